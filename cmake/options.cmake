@@ -1,0 +1,33 @@
+# Language level, warnings and sanitizers, on one interface target that every target of the project links.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+
+add_library(penstock_options INTERFACE)
+target_include_directories(penstock_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_compile_options(penstock_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast
+                       -Wcast-qual -Woverloaded-virtual -Wno-missing-field-initializers)
+# Contraction of a*b+c into one rounding would depend on the compiler's inlining: the bits must not (design, sentence 4).
+target_compile_options(penstock_options INTERFACE -ffp-contract=off)
+if(PENSTOCK_WARNINGS_ARE_ERRORS)
+  target_compile_options(penstock_options INTERFACE -Werror)
+endif()
+
+if(PENSTOCK_SANITIZER STREQUAL "address")
+  target_compile_options(penstock_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all
+                         -fno-omit-frame-pointer)
+  target_link_options(penstock_options INTERFACE -fsanitize=address,undefined)
+elseif(PENSTOCK_SANITIZER STREQUAL "thread")
+  target_compile_options(penstock_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
+  target_link_options(penstock_options INTERFACE -fsanitize=thread)
+  # Debian's oneTBB is not instrumented: loops run on std::thread instead (kernels/workers).
+  target_compile_definitions(penstock_options INTERFACE PENSTOCK_STANDARD_THREADS)
+elseif(PENSTOCK_SANITIZER)
+  message(FATAL_ERROR "PENSTOCK_SANITIZER is '${PENSTOCK_SANITIZER}'; it takes 'address', 'thread' or nothing")
+endif()
+
+if(PENSTOCK_FUZZERS)
+  target_compile_options(penstock_options INTERFACE -fsanitize=fuzzer-no-link,address)
+  target_link_options(penstock_options INTERFACE -fsanitize=address)
+endif()

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "base/error.hpp"
+
+namespace penstock::log {
+namespace {
+
+struct FileCloser {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+struct State {
+  std::mutex mutex;
+  std::optional<int> rank;
+  bool shows_notes = true;
+  std::unique_ptr<std::FILE, FileCloser> file;
+};
+
+State& state() {
+  static State instance;
+  return instance;
+}
+
+/// One write per line, so that lines of several ranks on one terminal do not mix.
+void write_line(std::FILE* stream, const std::string& line) {
+  std::fwrite(line.data(), 1, line.size(), stream);
+  std::fflush(stream);
+}
+
+void write(std::FILE* stream, std::string_view kind, std::string_view text) {
+  auto& now = state();
+  const std::lock_guard lock{now.mutex};
+  const std::string who = now.rank && !kind.empty() ? fmt::format("rank {}: ", *now.rank) : std::string{};
+  const std::string line = fmt::format("{}{}{}\n", who, kind, text);
+  write_line(stream, line);
+  if (now.file) write_line(now.file.get(), line);
+}
+
+}  // namespace
+
+void set_process(int rank, bool shows_notes) {
+  const std::lock_guard lock{state().mutex};
+  state().rank = rank;
+  state().shows_notes = shows_notes;
+}
+
+void copy_to_file(const std::string& path) {
+  std::unique_ptr<std::FILE, FileCloser> file{std::fopen(path.c_str(), "a")};
+  if (!file) throw Error{ExitCode::bad_input, system_error_text("opening the log " + path, errno)};
+  const std::lock_guard lock{state().mutex};
+  state().file = std::move(file);
+}
+
+void note(std::string_view line) {
+  if (state().shows_notes) write(stdout, "", line);
+}
+void warning(std::string_view line) { write(stderr, "warning: ", line); }
+void error(std::string_view line) { write(stderr, "error: ", line); }
+
+}  // namespace penstock::log

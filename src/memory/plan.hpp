@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/index.hpp"
+#include "base/units.hpp"
+#include "schedule/schedule.hpp"
+#include "schedule/semantics.hpp"
+
+namespace penstock {
+
+/// Bytes of each kind of buffer of one stage (per micro-batch and slice where the kind is). Computed by `stage/sizes`.
+/// Entries of tokens and workspace are what that stage needs of them; a rank takes the largest over its stages.
+using StageBytes = std::array<Bytes, buffer_kind_count>;
+
+/// Every offset and size is a multiple of this (a cache line pair; cuBLASLt's widest alignment).
+inline constexpr std::int64_t buffer_alignment = 256;
+
+/// Where a buffer lies in the rank's device memory.
+struct PlannedBuffer {
+  SymbolicBuffer buffer;
+  Bytes offset;
+  Bytes bytes;
+};
+
+/// One action of the list with its memory.
+struct PlannedAction {
+  Action action;
+  std::vector<PlannedBuffer> takes;        ///< taken when the action's place in the list comes
+  std::vector<SymbolicBuffer> frees;       ///< free for later actions of the list, once this one is complete
+  std::vector<std::int32_t> waits_for;     ///< list positions of actions that freed memory which this one takes
+};
+
+/// The walk of one rank's list: the persistent buffers, then the offsets of all others, in list order.
+struct RankPlan {
+  Rank rank;
+  std::vector<PlannedBuffer> persistent;
+  std::vector<PlannedAction> actions;
+  Bytes persistent_bytes;
+  Bytes peak;                              ///< highest end of any buffer at any time
+  std::map<BufferKind, Bytes> at_peak;     ///< bytes by kind when the peak is reached: the table of exit code 3
+};
+
+/// Walks `schedule`'s list for `rank`: first-fit at the lowest offset above the persistent buffers, deterministic.
+/// `stage_bytes` has an entry per stage. @throws Error internal if the list frees what it did not take.
+RankPlan plan_rank(const Schedule& schedule, Rank rank, const PerStage<StageBytes>& stage_bytes);
+
+/// The persistent buffers that `rank` needs over several schedules (training, validation, generation), so that they lie at
+/// the same offsets in each: give the result to the plans of all. Workspace and tokens are the largest asked for.
+struct PersistentLayout {
+  std::vector<PlannedBuffer> buffers;
+  Bytes bytes;
+};
+
+}  // namespace penstock

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "base/index.hpp"
+
+namespace penstock {
+
+/// What an action does. `schedule/semantics` says what each needs, takes and frees; `schedule/text` how it is written.
+enum class Op : std::uint8_t {
+  forward,            ///< F: the stage's forward pass of one slice of one micro-batch
+  backward,           ///< B: input and weight gradients together
+  backward_input,     ///< I: input gradient; keeps what the weight gradient needs
+  backward_weight,    ///< W: weight gradient
+  recompute,          ///< R: the forward again, from the kept stage input
+  send_forward,       ///< SEND_F: the stage's output to the rank of the next stage
+  receive_forward,    ///< RECV_F: the stage's input from the rank of the stage before
+  send_backward,      ///< SEND_B: the gradient of the stage's input to the rank of the stage before
+  receive_backward,   ///< RECV_B: the gradient of the stage's output from the rank of the next stage
+  fetch_forward,      ///< FETCH_F: the stage's parameters from the host to the device
+  offload_gradients,  ///< OFFLOAD_G: the stage's weight gradients from the device to the host
+  reduce,             ///< REDUCE: sum over data-parallel ranks (and both uses of a tied weight), block sums of squares
+  validate,           ///< VALIDATE: the global gradient norm and its finiteness; once per rank and step
+  step                ///< STEP: the optimizer's update of the stage
+};
+inline constexpr int op_count = 14;
+
+/// One entry of a rank's list. Fields that an op does not use are 0: micro_batch and slice for fetch_forward and what
+/// follows it; stage too for validate.
+struct Action {
+  Op op = Op::forward;
+  Stage stage;
+  MicroBatch micro_batch;
+  Slice slice;
+
+  friend auto operator<=>(const Action&, const Action&) = default;
+};
+static_assert(std::is_trivially_copyable_v<Action>);
+
+/// Where an action runs. Actions of one lane of one rank run in list order; messages have one channel for each ordered pair
+/// of ranks and kind of message, so that no direction waits for another (design, section 3).
+enum class Lane : std::uint8_t { compute, to_device, to_host, cpu, send, receive };
+inline constexpr int lane_count = 6;
+
+std::string_view name_of(Op op);      ///< "F", "SEND_F", "OFFLOAD_G", ...
+std::string_view name_of(Lane lane);  ///< "compute", "to_device", ...
+
+/// Whether the op works on one (micro-batch, slice), or on a whole stage once per step.
+bool is_per_micro_batch(Op op);
+
+}  // namespace penstock

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The meaning of an action, written once (design, section 1, sentence 2; the whole table stands in doc/schedules.md).
+// The validator, the memory plan and the executor read these functions and hold no rule of their own.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/index.hpp"
+#include "schedule/action.hpp"
+#include "schedule/schedule.hpp"
+
+namespace penstock {
+
+/// What a device buffer holds. Persistent kinds (first group) live for the whole run; the others are taken and freed by
+/// actions. Sizes and shapes are the business of `memory` and `stage`.
+enum class BufferKind : std::uint8_t {
+  parameters,        ///< working copy of a stage's parameters
+  gradients,         ///< fp32 weight gradients of a stage
+  tokens,            ///< inputs and targets of one step, on ranks with the first or the last stage
+  workspace,         ///< scratch of the compute lane
+  input,             ///< a stage's input: residual stream of one (micro-batch, slice); for stage 0 nothing is taken
+  output,            ///< a stage's output waiting for its SEND_F
+  activations,       ///< what the forward keeps for the backward
+  logits,            ///< last stage: what the loss keeps for the backward
+  output_gradient,   ///< gradient of a stage's output
+  input_gradient,    ///< gradient of a stage's input waiting for its SEND_B
+  weight_operands    ///< what I keeps for W
+};
+inline constexpr int buffer_kind_count = 11;
+bool is_persistent(BufferKind kind);
+std::string_view name_of(BufferKind kind);
+
+/// A buffer by name: kind and what it belongs to. Unused fields are 0 (stage too, for tokens and workspace).
+struct SymbolicBuffer {
+  BufferKind kind = BufferKind::workspace;
+  Stage stage;
+  MicroBatch micro_batch;
+  Slice slice;
+  friend auto operator<=>(const SymbolicBuffer&, const SymbolicBuffer&) = default;
+};
+
+/// An action on a rank: the node of the dependence graph.
+struct ActionOnRank {
+  Rank rank;
+  Action action;
+  friend auto operator<=>(const ActionOnRank&, const ActionOnRank&) = default;
+};
+
+/// The lane of an op.
+Lane lane_of(Op op);
+
+/// The other rank of a message: the receiver of a send, the sender of a receive; empty for any other op.
+std::optional<Rank> peer_of(const Schedule& schedule, const Action& action);
+
+/// The matching end of a message on the peer: SEND_F(s) <-> RECV_F(s+1), SEND_B(s) <-> RECV_B(s-1); empty for other ops.
+std::optional<ActionOnRank> match_of(const Schedule& schedule, const ActionOnRank& node);
+
+/// Actions that must be complete before `node` starts, besides the earlier ones of its lane: on its own rank, and (reduce
+/// and fetch_forward of a tied weight, validate) on others. Only actions that the schedule's steps contain are named; a need
+/// that the schedule lacks is the validator's finding.
+std::vector<ActionOnRank> needs(const Schedule& schedule, const ActionOnRank& node);
+
+/// Device buffers that the action takes at its place in its rank's list, and those that it frees when it completes.
+std::vector<SymbolicBuffer> takes(const Schedule& schedule, const ActionOnRank& node);
+std::vector<SymbolicBuffer> frees(const Schedule& schedule, const ActionOnRank& node);
+
+/// Device buffers that the action reads or writes (those that it takes included, the workspace and persistent ones too):
+/// what must be resident when it runs.
+std::vector<SymbolicBuffer> uses(const Schedule& schedule, const ActionOnRank& node);
+
+}  // namespace penstock
