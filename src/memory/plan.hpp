@@ -15,7 +15,8 @@
 namespace penstock {
 
 /// Bytes of each kind of buffer of one stage (per micro-batch and slice where the kind is). Computed by `stage/sizes`.
-/// Entries of tokens and workspace are what that stage needs of them; a rank takes the largest over its stages.
+/// The entry of tokens is for one micro-batch: the buffer holds shape.micro_batches of them. The entry of workspace is what that
+/// stage needs; a rank has one workspace, the largest over its stages.
 using StageBytes = std::array<Bytes, buffer_kind_count>;
 
 /// Every offset and size is a multiple of this (a cache line pair; cuBLASLt's widest alignment).
@@ -46,15 +47,21 @@ struct RankPlan {
   std::map<BufferKind, Bytes> at_peak;     ///< bytes by kind when the peak is reached: the table of exit code 3
 };
 
-/// Walks `schedule`'s list for `rank`: first-fit at the lowest offset above the persistent buffers, deterministic.
-/// `stage_bytes` has an entry per stage. @throws Error internal if the list frees what it did not take.
-RankPlan plan_rank(const Schedule& schedule, Rank rank, const PerStage<StageBytes>& stage_bytes);
-
 /// The persistent buffers that `rank` needs over several schedules (training, validation, generation), so that they lie at
 /// the same offsets in each: give the result to the plans of all. Workspace and tokens are the largest asked for.
 struct PersistentLayout {
   std::vector<PlannedBuffer> buffers;
   Bytes bytes;
 };
+
+
+/// Parameters and gradients (no gradients if all schedules are forward-only), tokens, workspace; `schedules` share the stages.
+PersistentLayout lay_out_persistent(const std::vector<const Schedule*>& schedules, Rank rank,
+                                    const std::vector<PerStage<StageBytes>>& stage_bytes);
+
+/// Walks `schedule`'s list for `rank`: first-fit at the lowest offset above the persistent buffers, deterministic.
+/// `stage_bytes` has an entry per stage. @throws Error internal if the list frees what it did not take.
+RankPlan plan_rank(const Schedule& schedule, Rank rank, const PerStage<StageBytes>& stage_bytes,
+                   const PersistentLayout& persistent);
 
 }  // namespace penstock

@@ -26,7 +26,9 @@ struct Schedule {
   std::string name;             ///< for people: "1f1b", "interleaved v=2", a file's name
   ScheduleShape shape;
   PerStage<Rank> rank_of;       ///< the rank that runs a stage
-  bool tied_embeddings = false; ///< the last stage's head is the first stage's embedding: one more edge (semantics)
+  bool tied_embeddings = false;  ///< the last stage's head is the first stage's embedding: one more edge (semantics)
+  bool forward_only = false;     ///< evaluation: no backward, nothing kept
+  PerStage<bool> recompute;      ///< stages whose forward keeps its input only; R fills the rest again
   PerRank<std::vector<Action>> actions;
 
   Stage last_stage() const { return Stage{shape.stages - 1}; }

@@ -21,7 +21,7 @@ namespace penstock {
 enum class BufferKind : std::uint8_t {
   parameters,        ///< working copy of a stage's parameters
   gradients,         ///< fp32 weight gradients of a stage
-  tokens,            ///< inputs and targets of one step, on ranks with the first or the last stage
+  tokens,            ///< of the first stage: a step's inputs; of the last: its targets; all micro-batches
   workspace,         ///< scratch of the compute lane
   input,             ///< a stage's input: residual stream of one (micro-batch, slice); for stage 0 nothing is taken
   output,            ///< a stage's output waiting for its SEND_F
@@ -35,7 +35,7 @@ inline constexpr int buffer_kind_count = 11;
 bool is_persistent(BufferKind kind);
 std::string_view name_of(BufferKind kind);
 
-/// A buffer by name: kind and what it belongs to. Unused fields are 0 (stage too, for tokens and workspace).
+/// A buffer by name: kind and what it belongs to. Unused fields are 0 (stage too, for the workspace).
 struct SymbolicBuffer {
   BufferKind kind = BufferKind::workspace;
   Stage stage;
