@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/describe.hpp"
+#include "device/device.hpp"
+
+namespace penstock {
+
+enum class DeviceKind : std::uint8_t {
+  host  ///< asynchronous queues and an arena in host memory
+};
+
+constexpr std::array<EnumName<DeviceKind>, 1> enum_names(DeviceKind) {
+  return {{{DeviceKind::host, "host"}}};
+}
+
+/// The section `device` of a deck.
+struct DeviceOptions {
+  DeviceKind kind = DeviceKind::host;
+  std::int32_t threads = 1;  ///< of one rank
+  friend bool operator==(const DeviceOptions&, const DeviceOptions&) = default;
+};
+
+template <class Visitor>
+void describe(Visitor& visit, DeviceOptions& options) {
+  visit("kind", options.kind, {.help = "what a rank computes on"});
+  visit("threads", options.threads,
+        {.help = "threads that one rank computes with", .unit = "threads", .range = between(1, 4096)});
+}
+
+template <class Visitor>
+void describe(Visitor& visit, DelayOptions& options) {
+  visit("seed", options.seed, {.help = "seed of the waits"});
+  visit("longest", options.longest,
+        {.help = "longest random wait before queued work and messages; 0: none", .range = between(0, 60)});
+}
+
+}  // namespace penstock

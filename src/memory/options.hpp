@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/describe.hpp"
+#include "base/units.hpp"
+
+namespace penstock {
+
+/// What a forward keeps for its backward.
+enum class Recompute : std::uint8_t {
+  none,  ///< all activations
+  full   ///< the stage's input; the backward runs the forward again first
+};
+
+constexpr std::array<EnumName<Recompute>, 2> enum_names(Recompute) {
+  return {{{Recompute::none, "none"}, {Recompute::full, "full"}}};
+}
+
+/// The section `memory` of a deck.
+struct MemoryOptions {
+  Bytes device{std::int64_t{2} << 30};  ///< device memory that one rank may use
+  Recompute recompute = Recompute::none;
+  friend bool operator==(const MemoryOptions&, const MemoryOptions&) = default;
+};
+
+template <class Visitor>
+void describe(Visitor& visit, MemoryOptions& options) {
+  visit("device", options.device,
+        {.help = "device memory that one rank may use; planned before the run, never exceeded", .range = at_least(1)});
+  visit(
+      "recompute", options.recompute,
+      {.help =
+           "none: a forward keeps its activations; full: it keeps the stage's input, and the backward runs it again"});
+}
+
+}  // namespace penstock
