@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.hpp"
+#include "kernels/reference/reference_kernels.hpp"
+#include "kernels/reference/values.hpp"
+
+namespace penstock::reference {
+namespace {
+
+void check(std::string_view operation, const AttentionShape& shape, const ConstMatrix& q, const ConstMatrix& k,
+           const ConstMatrix& v, const ConstMatrix& log_sum_exp) {
+  require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "{}: {} heads cannot share {} key heads", operation,
+          shape.heads, shape.kv_heads);
+  require(!shape.causal || shape.query_tokens == shape.key_tokens,
+          "{}: causal attention needs as many queries as keys, got {} and {}", operation, shape.query_tokens,
+          shape.key_tokens);
+  const std::int64_t queries = shape.sequences * shape.query_tokens;
+  const std::int64_t keys = shape.sequences * shape.key_tokens;
+  expect_shape(operation, "q", q, queries, shape.heads * shape.head_size);
+  expect_shape(operation, "k", k, keys, shape.kv_heads * shape.head_size);
+  expect_shape(operation, "v", v, keys, shape.kv_heads * shape.head_size);
+  expect_shape(operation, "log_sum_exp", log_sum_exp, shape.heads, queries);
+}
+
+double dot(const double* a, const double* b, std::int64_t size) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < size; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+void add_scaled(double* out, double scale, const double* in, std::int64_t size) {
+  for (std::int64_t i = 0; i < size; ++i) out[i] += scale * in[i];
+}
+
+// One query row of one head: its own row and columns, and the first row, number and columns of the keys that it sees.
+struct Query {
+  std::int64_t head = 0;
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+  std::int64_t first_key = 0;
+  std::int64_t keys = 0;
+  std::int64_t key_column = 0;
+};
+
+template <class Body>
+void for_each_query(const AttentionShape& shape, const Body& body) {
+  const std::int64_t sharing = shape.heads / shape.kv_heads;
+  for (std::int64_t head = 0; head < shape.heads; ++head) {
+    for (std::int64_t row = 0; row < shape.sequences * shape.query_tokens; ++row) {
+      const std::int64_t token = row % shape.query_tokens;
+      body(Query{.head = head,
+                 .row = row,
+                 .column = head * shape.head_size,
+                 .first_key = row / shape.query_tokens * shape.key_tokens,
+                 .keys = shape.causal ? token + 1 : shape.key_tokens,
+                 .key_column = head / sharing * shape.head_size});
+    }
+  }
+}
+
+double score_scale(const AttentionShape& shape) {
+  return 1.0 / std::sqrt(static_cast<double>(shape.head_size));
+}
+
+std::vector<double> scores_of(const AttentionShape& shape, const Query& query, const Values& q, const Values& k) {
+  std::vector<double> scores;
+  for (std::int64_t key = 0; key < query.keys; ++key) {
+    scores.push_back(score_scale(shape) * dot(q.row(query.row) + query.column,
+                                              k.row(query.first_key + key) + query.key_column, shape.head_size));
+  }
+  return scores;
+}
+
+double log_of_sum_of_exponentials(const std::vector<double>& scores) {
+  const double largest = *std::max_element(scores.begin(), scores.end());
+  double sum = 0;
+  for (const double score : scores) sum += std::exp(score - largest);
+  return largest + std::log(sum);
+}
+
+}  // namespace
+
+void ReferenceKernels::rotate(Matrix x, std::int64_t heads, std::int64_t tokens_per_sequence,
+                              std::int64_t first_position, double theta, Rotation rotation) {
+  require(heads > 0 && x.columns % (2 * heads) == 0, "rotate: {} columns are no {} heads of even size", x.columns,
+          heads);
+  require(tokens_per_sequence > 0 && x.rows % tokens_per_sequence == 0,
+          "rotate: {} rows are no whole number of sequences of {} tokens", x.rows, tokens_per_sequence);
+  const std::int64_t half = x.columns / heads / 2;
+  Values values = load(x);
+  for (std::int64_t t = 0; t < x.rows; ++t) {
+    const auto position = static_cast<double>(first_position + t % tokens_per_sequence);
+    for (std::int64_t i = 0; i < half; ++i) {
+      const double angle = position * std::pow(theta, -static_cast<double>(i) / static_cast<double>(half));
+      const double cosine = std::cos(angle);
+      const double sine = rotation == Rotation::forward ? std::sin(angle) : -std::sin(angle);
+      for (std::int64_t head = 0; head < heads; ++head) {
+        double& first = values(t, head * 2 * half + i);
+        double& second = values(t, head * 2 * half + half + i);
+        const double rotated = first * cosine - second * sine;
+        second = second * cosine + first * sine;
+        first = rotated;
+      }
+    }
+  }
+  store(x, values);
+}
+
+void ReferenceKernels::attention(const AttentionShape& shape, Matrix out, Matrix log_sum_exp, ConstMatrix q,
+                                 ConstMatrix k, ConstMatrix v) {
+  check("attention", shape, q, k, v, log_sum_exp);
+  expect_shape("attention", "out", out, q.rows, q.columns);
+  const Values queries = load(q);
+  const Values keys = load(k);
+  const Values values = load(v);
+  Values result{out.rows, out.columns};
+  for_each_query(shape, [&](const Query& query) {
+    const std::vector<double> scores = scores_of(shape, query, queries, keys);
+    const double normalizer = log_of_sum_of_exponentials(scores);
+    set_element(log_sum_exp, query.head, query.row, normalizer);
+    for (std::int64_t key = 0; key < query.keys; ++key) {
+      add_scaled(result.row(query.row) + query.column, std::exp(scores[static_cast<std::size_t>(key)] - normalizer),
+                 values.row(query.first_key + key) + query.key_column, shape.head_size);
+    }
+  });
+  store(out, result);
+}
+
+// With p = softmax(s), s = scale q.k, dp = do.v and D = do.o:  ds = p (dp - D),  dq = scale ds k,  dk = scale ds q,  dv
+// = p do.
+void ReferenceKernels::attention_gradient(const AttentionShape& shape, Matrix dq, Matrix dk, Matrix dv,
+                                          ConstMatrix out_gradient, ConstMatrix out, ConstMatrix log_sum_exp,
+                                          ConstMatrix q, ConstMatrix k, ConstMatrix v) {
+  check("attention_gradient", shape, q, k, v, log_sum_exp);
+  expect_shape("attention_gradient", "out_gradient", out_gradient, q.rows, q.columns);
+  expect_shape("attention_gradient", "out", out, q.rows, q.columns);
+  expect_shape("attention_gradient", "dq", dq, q.rows, q.columns);
+  expect_shape("attention_gradient", "dk", dk, k.rows, k.columns);
+  expect_shape("attention_gradient", "dv", dv, v.rows, v.columns);
+  const Values queries = load(q);
+  const Values keys = load(k);
+  const Values values = load(v);
+  const Values upstream = load(out_gradient);
+  const Values outputs = load(out);
+  Values query_gradient{q.rows, q.columns};
+  Values key_gradient{k.rows, k.columns};
+  Values value_gradient{v.rows, v.columns};
+  for_each_query(shape, [&](const Query& query) {
+    const std::vector<double> scores = scores_of(shape, query, queries, keys);
+    const double normalizer = element(log_sum_exp, query.head, query.row);
+    const double* gradient = upstream.row(query.row) + query.column;
+    const double shift = dot(gradient, outputs.row(query.row) + query.column, shape.head_size);
+    for (std::int64_t i = 0; i < query.keys; ++i) {
+      const std::int64_t key = query.first_key + i;
+      const double probability = std::exp(scores[static_cast<std::size_t>(i)] - normalizer);
+      const double slope = score_scale(shape) * probability *
+                           (dot(gradient, values.row(key) + query.key_column, shape.head_size) - shift);
+      add_scaled(query_gradient.row(query.row) + query.column, slope, keys.row(key) + query.key_column,
+                 shape.head_size);
+      add_scaled(key_gradient.row(key) + query.key_column, slope, queries.row(query.row) + query.column,
+                 shape.head_size);
+      add_scaled(value_gradient.row(key) + query.key_column, probability, gradient, shape.head_size);
+    }
+  });
+  store(dq, query_gradient);
+  store(dk, key_gradient);
+  store(dv, value_gradient);
+}
+
+}  // namespace penstock::reference
