@@ -52,6 +52,8 @@ struct KeyInfo {
   Range range = {};                        ///< of numbers
   Presence presence = Presence::optional;  ///< a required key has no default
   std::string_view when_absent = {};       ///< of a std::optional member: what is then taken, "hidden / heads"
+  std::string_view not_beside = {};        ///< an earlier key of the section that takes this one's place
+  std::string_view not_yet = {};           ///< of an enum: a name that later versions know
 };
 
 /// The name of an enumerator in decks. A table of them is found by `constexpr std::array<EnumName<E>, n> enum_names(E)`

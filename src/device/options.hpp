@@ -26,7 +26,7 @@ struct DeviceOptions {
 
 template <class Visitor>
 void describe(Visitor& visit, DeviceOptions& options) {
-  visit("kind", options.kind, {.help = "what a rank computes on"});
+  visit("kind", options.kind, {.help = "what a rank computes on", .not_yet = "cuda"});
   visit("threads", options.threads,
         {.help = "threads that one rank computes with", .unit = "threads", .range = between(1, 4096)});
 }

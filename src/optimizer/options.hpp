@@ -86,7 +86,7 @@ void describe(Visitor& visit, OptimizerOptions& options) {
   visit("weight_decay", options.weight_decay,
         {.help = "decay of matrices, decoupled; norms and biases have none", .range = at_least(0)});
   visit("clip", options.clip, {.help = "bound of the global gradient norm; 0: none", .range = at_least(0)});
-  visit("clip_mode", options.clip_mode, {.help = "exact: a step waits for the global norm"});
+  visit("clip_mode", options.clip_mode, {.help = "exact: a step waits for the global norm", .not_yet = "speculative"});
   visit("non_finite", options.non_finite,
         {.help = "when the loss or a gradient is not finite: stop (exit code 5) or skip the step"});
 }

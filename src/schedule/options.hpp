@@ -33,19 +33,20 @@ struct ScheduleOptions {
 
 template <class Visitor>
 void describe(Visitor& visit, ScheduleOptions& options) {
+  visit(
+      "file", options.file,
+      {.help = "a hand-written schedule: CSV, a row a rank, as PyTorch's pipelining writes it; takes the place of kind",
+       .when_absent = "the schedule of kind"});
   visit("kind", options.kind,
         {.help = "gpipe: all forwards, then all backwards; 1f1b: one forward, one backward; interleaved: 1f1b over "
-                 "several virtual stages a rank"});
+                 "several virtual stages a rank",
+         .not_beside = "file"});
   visit("virtual", options.virtual_stages,
         {.help = "stages of one rank; more than 1 with interleaved, gpipe or a file",
          .unit = "stages",
          .range = between(1, 1024)});
   visit("split_backward", options.split_backward,
         {.help = "input and weight gradients as two actions, I and W, in place of B"});
-  visit(
-      "file", options.file,
-      {.help = "a hand-written schedule: CSV, a row a rank, as PyTorch's pipelining writes it; takes the place of kind",
-       .when_absent = "the schedule of kind"});
 }
 
 }  // namespace penstock
