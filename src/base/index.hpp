@@ -73,8 +73,11 @@ class Per {
   Per() = default;
   explicit Per(std::int64_t count, const T& value = T{}) : items_(static_cast<std::size_t>(count), value) {}
   explicit Per(std::vector<T> items) : items_{std::move(items)} {}
-  T& operator[](I index) { return items_[static_cast<std::size_t>(index.value())]; }
-  const T& operator[](I index) const { return items_[static_cast<std::size_t>(index.value())]; }
+  // T& and const T&, but for bool, which std::vector packs into bits.
+  typename std::vector<T>::reference operator[](I index) { return items_[static_cast<std::size_t>(index.value())]; }
+  typename std::vector<T>::const_reference operator[](I index) const {
+    return items_[static_cast<std::size_t>(index.value())];
+  }
   std::int32_t size() const { return static_cast<std::int32_t>(items_.size()); }
   bool empty() const { return items_.empty(); }
   bool contains(I index) const { return index.value() >= 0 && index.value() < size(); }
