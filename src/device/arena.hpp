@@ -9,8 +9,9 @@
 
 namespace penstock {
 
-/// Hands out ranges of one block of device memory at the offsets of the plan, and refuses what the plan cannot have meant:
-/// a range beyond the capacity, or one that overlaps a live range. Keeps the highest address handed out: the measured peak.
+/// Hands out ranges of one block of device memory at the offsets of the plan, and refuses what the plan cannot have
+/// meant: a range beyond the capacity, or one that overlaps a live range. Keeps the highest address handed out: the
+/// measured peak.
 ///
 /// Bookkeeping only, in the order of the rank's list; not thread-safe.
 class Arena {

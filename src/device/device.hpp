@@ -47,8 +47,8 @@ class Event {
 class Queue {
  public:
   virtual ~Queue() = default;
-  /// Queues `work` to run after the earlier work of this queue and after all of `after`. Returns at once. If an earlier piece
-  /// or one of `after` failed, `work` is not run and the event carries that failure.
+  /// Queues `work` to run after the earlier work of this queue and after all of `after`. Returns at once. If an earlier
+  /// piece or one of `after` failed, `work` is not run and the event carries that failure.
   virtual Event submit(std::vector<Event> after, std::function<void()> work) = 0;
 };
 
