@@ -50,6 +50,11 @@ std::vector<Parameter> parameters_of(const ModelSpec& spec);
 /// copy of the table, for which the first stage's is the master. A stage that is first and last has one table, at the front.
 std::vector<Parameter> parameters_of_stage(const ModelSpec& spec, Layer begin, Layer end, bool first, bool last);
 
+/// Writes the initial values of elements [first, first + count) of `parameter` to `out`: the constant, or normal numbers that
+/// depend on the seed, the canonical name and the element's index alone, so that any rank can draw any part.
+/// @throws Error internal if the range leaves the parameter.
+void initialize(const Parameter& parameter, std::uint64_t seed, std::int64_t first, std::int64_t count, float* out);
+
 /// Number of parameters of the model (a tied table counted once).
 std::int64_t parameter_count(const ModelSpec& spec);
 

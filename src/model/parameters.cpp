@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/parameters.hpp"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace penstock {
+namespace {
+
+constexpr double deviation = 0.02;
+
+// Two residual adds a layer: the projections that write into the stream are scaled so that its variance does not grow.
+double residual_deviation(const ModelSpec& spec) {
+  return deviation / std::sqrt(2.0 * spec.layers);
+}
+
+Parameter matrix(std::string name, ParameterRole role, std::int64_t rows, std::int64_t columns, double spread) {
+  return {.name = std::move(name), .role = role, .rows = rows, .columns = columns, .init_deviation = spread};
+}
+
+Parameter vector(std::string name, ParameterRole role, std::int64_t size, double constant) {
+  return {.name = std::move(name),
+          .role = role,
+          .columns = size,
+          .one_dimensional = true,
+          .decays = false,
+          .init_constant = constant};
+}
+
+Parameter token_table(const ModelSpec& spec) {
+  return matrix("embedding/token/weight", ParameterRole::token_embedding, spec.vocabulary, spec.hidden, deviation);
+}
+
+// The parameters of one layer, names relative to it; the list is written once for both families.
+class LayerList {
+ public:
+  LayerList(const ModelSpec& spec, Layer layer)
+      : spec_{spec}, layer_{layer}, has_biases_{spec.family == Family::gpt2} {}
+
+  void norm(const char* name, ParameterRole weight, ParameterRole bias) {
+    add(vector(fmt::format("{}/weight", name), weight, spec_.hidden, 1.0));
+    if (has_biases_) add(vector(fmt::format("{}/bias", name), bias, spec_.hidden, 0.0));
+  }
+  void product(const char* name, ParameterRole weight, ParameterRole bias, std::int64_t outputs, std::int64_t inputs,
+               double spread) {
+    add(matrix(fmt::format("{}/weight", name), weight, outputs, inputs, spread));
+    if (has_biases_) add(vector(fmt::format("{}/bias", name), bias, outputs, 0.0));
+  }
+  void gate() { add(matrix("ffn/gate/weight", ParameterRole::gate_weight, spec_.ffn, spec_.hidden, deviation)); }
+  std::vector<Parameter> take() { return std::move(parameters_); }
+
+ private:
+  void add(Parameter parameter) {
+    parameter.name = fmt::format("layers/{}/{}", layer_, parameter.name);
+    parameter.layer = layer_;
+    parameters_.push_back(std::move(parameter));
+  }
+
+  const ModelSpec& spec_;
+  Layer layer_;
+  bool has_biases_;
+  std::vector<Parameter> parameters_;
+};
+
+std::vector<Parameter> parameters_of_layer(const ModelSpec& spec, Layer layer) {
+  using Role = ParameterRole;
+  LayerList list{spec, layer};
+  list.norm("attention_norm", Role::attention_norm_weight, Role::attention_norm_bias);
+  list.product("attention/query", Role::query_weight, Role::query_bias, spec.query_width(), spec.hidden, deviation);
+  list.product("attention/key", Role::key_weight, Role::key_bias, spec.kv_width(), spec.hidden, deviation);
+  list.product("attention/value", Role::value_weight, Role::value_bias, spec.kv_width(), spec.hidden, deviation);
+  list.product("attention/output", Role::attention_output_weight, Role::attention_output_bias, spec.hidden,
+               spec.query_width(), residual_deviation(spec));
+  list.norm("ffn_norm", Role::ffn_norm_weight, Role::ffn_norm_bias);
+  if (spec.family == Family::llama) list.gate();
+  list.product("ffn/up", Role::up_weight, Role::up_bias, spec.ffn, spec.hidden, deviation);
+  list.product("ffn/down", Role::down_weight, Role::down_bias, spec.hidden, spec.ffn, residual_deviation(spec));
+  return list.take();
+}
+
+void append_embeddings(std::vector<Parameter>& list, const ModelSpec& spec) {
+  list.push_back(token_table(spec));
+  if (spec.family != Family::gpt2) return;
+  list.push_back(
+      matrix("embedding/position/weight", ParameterRole::position_embedding, spec.positions, spec.hidden, deviation));
+}
+
+void append_head(std::vector<Parameter>& list, const ModelSpec& spec, bool has_table) {
+  list.push_back(vector("final_norm/weight", ParameterRole::final_norm_weight, spec.hidden, 1.0));
+  if (spec.family == Family::gpt2) {
+    list.push_back(vector("final_norm/bias", ParameterRole::final_norm_bias, spec.hidden, 0.0));
+  }
+  if (!spec.tie_embeddings) {
+    list.push_back(matrix("head/weight", ParameterRole::head_weight, spec.vocabulary, spec.hidden, deviation));
+  } else if (!has_table) {
+    list.push_back(token_table(spec));
+  }
+}
+
+}  // namespace
+
+std::vector<Parameter> parameters_of_stage(const ModelSpec& spec, Layer begin, Layer end, bool first, bool last) {
+  std::vector<Parameter> list;
+  if (first) append_embeddings(list, spec);
+  for (Layer layer = begin; layer < end; layer = layer.next()) {
+    for (Parameter& parameter : parameters_of_layer(spec, layer)) list.push_back(std::move(parameter));
+  }
+  if (last) append_head(list, spec, first);
+  return list;
+}
+
+std::vector<Parameter> parameters_of(const ModelSpec& spec) {
+  return parameters_of_stage(spec, Layer{0}, Layer{spec.layers}, true, true);
+}
+
+std::int64_t parameter_count(const ModelSpec& spec) {
+  std::int64_t count = 0;
+  for (const Parameter& parameter : parameters_of(spec)) count += parameter.size();
+  return count;
+}
+
+double training_flops_per_token(const ModelSpec& spec, std::int64_t sequence) {
+  std::int64_t matrices = std::int64_t{spec.vocabulary} * spec.hidden;  // the head, tied or not
+  for (const Parameter& parameter : parameters_of_stage(spec, Layer{0}, Layer{spec.layers}, false, false)) {
+    if (!parameter.one_dimensional) matrices += parameter.size();
+  }
+  const double attention = 6.0 * spec.layers * spec.query_width() * static_cast<double>(sequence);
+  return 6.0 * static_cast<double>(matrices) + attention;
+}
+
+}  // namespace penstock
