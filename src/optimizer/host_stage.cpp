@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optimizer/host_stage.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.hpp"
+#include "optimizer/step.hpp"
+#include "optimizer/vector_loops.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr std::int64_t state_alignment = 64;  // elements; a piece's state starts on its own cache lines
+
+std::vector<std::int64_t> mastered_sizes(const HostStageShape& shape) {
+  std::vector<std::int64_t> sizes;
+  sizes.reserve(shape.parameters.size());
+  for (const auto& entry : shape.parameters) sizes.push_back(entry.mastered ? entry.parameter.size() : 0);
+  return sizes;
+}
+
+/// Elements of each state array, the gaps between pieces included.
+std::int64_t state_elements(const std::vector<ShardPiece>& pieces) {
+  std::int64_t elements = 0;
+  for (const auto& piece : pieces) elements += round_up(piece.count, state_alignment);
+  return elements;
+}
+
+void check(const HostStageShape& shape) {
+  require(shape.storage == DType::bf16 || shape.storage == DType::f32, "{}: a working copy is bf16 or f32", shape.name);
+  for (const auto& entry : shape.parameters) {
+    const std::int64_t size = entry.parameter.size();
+    const std::int64_t working_end = entry.working_offset.value + size * size_of(shape.storage);
+    const std::int64_t gradient_end = entry.gradient_offset.value + size * size_of(DType::f32);
+    require(entry.working_offset.value % size_of(shape.storage) == 0 && working_end <= shape.working_bytes.value &&
+                entry.gradient_offset.value % size_of(DType::f32) == 0 && gradient_end <= shape.gradient_bytes.value,
+            "{}: {} ends at byte {} of {} (parameters) and {} of {} (gradients), or is not aligned", shape.name,
+            entry.parameter.name, working_end, shape.working_bytes.value, gradient_end, shape.gradient_bytes.value);
+  }
+}
+
+}  // namespace
+
+std::vector<HostParameter> host_parameters(const std::vector<Parameter>& stage, const std::vector<Parameter>& model,
+                                           const std::vector<Bytes>& working_offsets,
+                                           const std::vector<Bytes>& gradient_offsets, bool is_first_stage) {
+  require(working_offsets.size() >= stage.size() && gradient_offsets.size() >= stage.size(),
+          "a stage of {} parameters, but {} offsets of parameters and {} of gradients", stage.size(),
+          working_offsets.size(), gradient_offsets.size());
+  std::map<std::string, std::int32_t> canonical;
+  for (const auto& parameter : model) canonical.emplace(parameter.name, static_cast<std::int32_t>(canonical.size()));
+  std::vector<HostParameter> entries;
+  entries.reserve(stage.size());
+  for (std::size_t i = 0; i < stage.size(); ++i) {
+    const auto found = canonical.find(stage[i].name);
+    require(found != canonical.end(), "the model has no parameter {}", stage[i].name);
+    const bool is_copy = stage[i].role == ParameterRole::token_embedding && !is_first_stage;
+    entries.push_back({stage[i], found->second, working_offsets[i], gradient_offsets[i], !is_copy});
+  }
+  return entries;
+}
+
+HostBytes host_bytes(const HostStageShape& shape) {
+  const auto pieces = shard(mastered_sizes(shape), shape.replicas, shape.replica);
+  const Bytes state{state_elements(pieces) * size_of(DType::f32)};
+  return {
+      .masters = state, .moments = state * 2, .working_copy = shape.working_bytes, .gradients = shape.gradient_bytes};
+}
+
+HostStage::HostStage(HostStageShape shape) : shape_{std::move(shape)} {
+  check(shape_);
+  const auto sizes = mastered_sizes(shape_);
+  for (std::int32_t replica = 0; replica < shape_.replicas; ++replica) {
+    pieces_.push_back(shard(sizes, shape_.replicas, replica));
+  }
+  const HostBytes planned = bytes();
+  masters_ = HostBlock{planned.masters, "the fp32 masters of " + shape_.name};
+  first_moments_ = HostBlock{planned.masters, "the first moments of " + shape_.name};
+  second_moments_ = HostBlock{planned.masters, "the second moments of " + shape_.name};
+  working_copy_ = HostBlock{planned.working_copy, "the working copy of " + shape_.name};
+  gradients_ = HostBlock{planned.gradients, "the gradients of " + shape_.name};
+  lay_out_state();
+}
+
+void HostStage::lay_out_state() {
+  std::int64_t offset = 0;
+  for (const auto& piece : pieces_of(shape_.replica)) {
+    state_.push_back({piece, masters_.as<float>() + offset, first_moments_.as<float>() + offset,
+                      second_moments_.as<float>() + offset});
+    offset += round_up(piece.count, state_alignment);
+  }
+}
+
+std::span<std::byte> HostStage::working_copy(std::int32_t parameter) const {
+  return working_copy({parameter, 0, shape_.parameters[static_cast<std::size_t>(parameter)].parameter.size()});
+}
+
+std::span<float> HostStage::gradient(std::int32_t parameter) const {
+  return gradient({parameter, 0, shape_.parameters[static_cast<std::size_t>(parameter)].parameter.size()});
+}
+
+std::span<std::byte> HostStage::working_copy(const ShardPiece& piece) const {
+  const auto& entry = shape_.parameters[static_cast<std::size_t>(piece.parameter)];
+  const std::int64_t width = size_of(shape_.storage);
+  return {working_copy_.data() + entry.working_offset.value + piece.first * width,
+          static_cast<std::size_t>(piece.count * width)};
+}
+
+std::span<float> HostStage::gradient(const ShardPiece& piece) const {
+  const auto& entry = shape_.parameters[static_cast<std::size_t>(piece.parameter)];
+  auto* start = reinterpret_cast<float*>(gradients_.data() + entry.gradient_offset.value);
+  return {start + piece.first, static_cast<std::size_t>(piece.count)};
+}
+
+void HostStage::initialize(std::uint64_t seed, Workers& workers) {
+  for_each_tile(state_, default_tile, workers, [&](const StatePiece& state, std::int64_t first, std::int64_t count) {
+    const Parameter& parameter = shape_.parameters[static_cast<std::size_t>(state.piece.parameter)].parameter;
+    penstock::initialize(parameter, seed, state.piece.first + first, count, state.master + first);
+  });
+}
+
+void HostStage::refresh_working_copy(Workers& workers) {
+  for_each_tile(state_, default_tile, workers, [&](const StatePiece& state, std::int64_t first, std::int64_t count) {
+    std::byte* out = working_copy(state.piece).data() + first * size_of(shape_.storage);
+    if (shape_.storage == DType::bf16) {
+      vector_loops().to_bf16(reinterpret_cast<std::uint16_t*>(out), state.master + first, count);
+    } else {
+      std::copy_n(state.master + first, count, reinterpret_cast<float*>(out));
+    }
+  });
+}
+
+}  // namespace penstock

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optimizer/norm.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "base/error.hpp"
+#include "optimizer/step.hpp"
+#include "optimizer/vector_loops.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr int norm_tag = 3;
+
+/// The block sums of all ranks, on rank 0; elsewhere empty.
+std::vector<BlockSum> gather(const std::vector<BlockSum>& sums, const Communicator& group) {
+  const auto counts = group.all_gather(static_cast<std::int64_t>(sums.size()));
+  if (group.rank() != 0) {
+    if (!sums.empty()) group.send(std::as_bytes(std::span{sums}), 0, norm_tag);
+    return {};
+  }
+  std::vector<BlockSum> all = sums;
+  for (int from = 1; from < group.size(); ++from) {
+    const auto count = static_cast<std::size_t>(counts[static_cast<std::size_t>(from)]);
+    if (count == 0) continue;
+    all.resize(all.size() + count);
+    group.receive(std::as_writable_bytes(std::span{all}.last(count)), from, norm_tag);
+  }
+  return all;
+}
+
+/// What ranks are told: the norm, and the first parameter with a fault.
+struct Verdict {
+  double norm = 0;
+  std::int32_t parameter = -1;
+  GradientFault fault = GradientFault::none;
+};
+
+Verdict judge(std::vector<BlockSum> sums) {
+  std::sort(sums.begin(), sums.end(), [](const BlockSum& a, const BlockSum& b) {
+    return std::tie(a.parameter, a.block) < std::tie(b.parameter, b.block);
+  });
+  Verdict verdict;
+  double total = 0;
+  for (const auto& entry : sums) {
+    total += entry.sum;
+    if (std::isfinite(entry.sum)) continue;
+    if (verdict.parameter < 0) verdict = {0, entry.parameter, GradientFault::infinite};
+    if (entry.parameter == verdict.parameter && std::isnan(entry.sum)) verdict.fault = GradientFault::not_a_number;
+  }
+  verdict.norm = std::sqrt(total);
+  return verdict;
+}
+
+NormResult result_of(const Verdict& verdict, const std::vector<Parameter>& model) {
+  NormResult result;
+  result.norm = verdict.norm;
+  result.finite = verdict.fault == GradientFault::none;
+  result.fault = verdict.fault;
+  if (!result.finite) result.first_bad_tensor = model.at(static_cast<std::size_t>(verdict.parameter)).name;
+  return result;
+}
+
+}  // namespace
+
+std::vector<BlockSum> block_sums(const HostStage& stage, Workers& workers) {
+  std::vector<BlockSum> sums;
+  std::vector<std::span<const float>> blocks;
+  for (const auto& piece : stage.pieces_of(stage.shape().replica)) {
+    const auto gradient = stage.gradient(piece);
+    const auto& entry = stage.shape().parameters[static_cast<std::size_t>(piece.parameter)];
+    for (std::int64_t first = 0; first < piece.count; first += norm_block_elements) {
+      const std::int64_t block = (piece.first + first) / norm_block_elements;
+      const std::int64_t count = std::min(norm_block_elements, piece.count - first);
+      sums.push_back({entry.canonical, static_cast<std::int32_t>(block), 0.0});
+      blocks.push_back(gradient.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
+    }
+  }
+  workers.for_each(static_cast<std::int64_t>(sums.size()), [&](std::int64_t i) {
+    const auto& block = blocks[static_cast<std::size_t>(i)];
+    sums[static_cast<std::size_t>(i)].sum =
+        vector_loops().sum_of_squares(block.data(), static_cast<std::int64_t>(block.size()));
+  });
+  return sums;
+}
+
+NormResult combine(std::vector<BlockSum> sums, const std::vector<Parameter>& model) {
+  return result_of(judge(std::move(sums)), model);
+}
+
+NormResult global_norm(const std::vector<BlockSum>& sums, const std::vector<Parameter>& model,
+                       const Communicator& group) {
+  Verdict verdict;
+  auto all = gather(sums, group);
+  if (group.rank() == 0) verdict = judge(std::move(all));
+  group.broadcast(std::as_writable_bytes(std::span{&verdict, 1}), 0);
+  return result_of(verdict, model);
+}
+
+}  // namespace penstock

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optimizer/update.hpp"
+
+#include "base/error.hpp"
+#include "optimizer/learning_rate.hpp"
+#include "optimizer/step.hpp"
+
+namespace penstock {
+
+float clip_factor(double clip, double norm) {
+  return clip > 0 && norm > clip ? static_cast<float>(clip / norm) : 1.0F;
+}
+
+UpdateRule::UpdateRule(const OptimizerOptions& options, std::int64_t total_steps)
+    : options_{options}, total_steps_{total_steps} {}
+
+Update UpdateRule::decide(std::int64_t training_step, const NormResult& norm) {
+  Update update;
+  update.learning_rate = learning_rate(options_.learning_rate, training_step, total_steps_);
+  if (!norm.finite) {
+    if (options_.non_finite == NonFinite::stop) {
+      fail(ExitCode::not_finite,
+           "step {}: the gradient of {} is {}; lower training.learning_rate.peak or lengthen its warm-up, or set "
+           "training.non_finite: skip to go on without such steps",
+           training_step, norm.first_bad_tensor, norm.fault == GradientFault::infinite ? "infinite" : "not a number");
+    }
+    update.skipped = true;
+    return update;
+  }
+  update.clip_factor = clip_factor(options_.clip, norm.norm);
+  update.factors = adamw_factors(options_, update.learning_rate, ++adam_steps_, update.clip_factor);
+  return update;
+}
+
+}  // namespace penstock
