@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "trace/timeline.hpp"
+
+namespace penstock {
+
+/// The timeline in Chrome's trace event format, which Perfetto (ui.perfetto.dev) and chrome://tracing open: a process
+/// per rank, a thread per lane, a complete event per span (microseconds), a counter per rank for its device memory.
+std::string chrome_trace(const Timeline& timeline);
+
+}  // namespace penstock

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/draw.hpp"
+
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trace/chrome.hpp"
+#include "trace/example.hpp"
+
+namespace penstock {
+namespace {
+
+using testing::gpipe_timeline;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::size_t count_of(const std::string& text, const std::string& word) {
+  std::size_t count = 0;
+  for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream{text};
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(DrawText, DrawsToScale) {
+  // 9 units in 45 columns (55 less the rank's name): a forward has 5, a backward 10.
+  const auto lines = lines_of(draw_text(gpipe_timeline(2, 2), 55));
+
+  EXPECT_EQ(lines[0], "rank 0    F0-- F1-- ...............B0------- B1------- ");
+  EXPECT_EQ(lines[1], "rank 1    .....F0-- F1-- B0------- B1------- ..........");
+  EXPECT_THAT(lines[2], HasSubstr("bubble 33.3 %"));
+}
+
+TEST(DrawText, FitsEightRanksAndEightMicroBatchesIntoAHundredColumns) {
+  const auto lines = lines_of(draw_text(gpipe_timeline(8, 8), 100));
+
+  for (int rank = 0; rank < 8; ++rank) EXPECT_EQ(lines[static_cast<std::size_t>(rank)].size(), 100U);
+  EXPECT_THAT(lines[0], HasSubstr("F0F1F2F3"));
+}
+
+TEST(DrawText, ShortensLabelsThatDoNotFit) {
+  const auto lines = lines_of(draw_text(gpipe_timeline(1, 40), 70));
+
+  EXPECT_EQ(lines[0].size(), 70U);
+  EXPECT_THAT(lines[0], Not(HasSubstr("F10")));
+}
+
+TEST(DrawText, OfNothingIsIdle) {
+  EXPECT_THAT(draw_text({"none", 1, {}, {}}, 50), HasSubstr("rank 0    ........................................\n"));
+}
+
+TEST(DrawSvg, HasABoxPerSpanAndARowPerLaneThatIsUsed) {
+  auto timeline = gpipe_timeline(4, 8);
+  timeline.spans.push_back(testing::message(0, Op::send_forward, 1, 0, 1.0, 1.5));
+
+  const std::string svg = draw_svg(timeline);
+
+  EXPECT_EQ(count_of(svg, "<title>"), timeline.spans.size());
+  EXPECT_EQ(count_of(svg, "fill-opacity=\"0.05\""), 4U);   // compute lanes
+  EXPECT_EQ(count_of(svg, "fill-opacity=\"0.025\""), 1U);  // rank 0's messages
+  EXPECT_THAT(svg, HasSubstr("bubble 27.3 %"));
+}
+
+TEST(DrawSvg, EscapesTheNameOfTheSchedule) {
+  auto timeline = gpipe_timeline(1, 1);
+  timeline.schedule = "a<b & \"c\"\n";
+
+  const std::string svg = draw_svg(timeline);
+
+  EXPECT_THAT(svg, HasSubstr("a&lt;b &amp; &quot;c&quot; ,"));
+}
+
+TEST(DrawSvg, NamesTheUnitOfTime) {
+  EXPECT_THAT(draw_svg(gpipe_timeline(2, 2, 1.0)), HasSubstr("time [s]"));
+  EXPECT_THAT(draw_svg(gpipe_timeline(2, 2, 1e-3)), HasSubstr("time [ms]"));
+  EXPECT_THAT(draw_svg(gpipe_timeline(2, 2, 1e-6)), HasSubstr("time [us]"));
+}
+
+TEST(DrawSvg, DrawsAnEmptyTimeline) {
+  EXPECT_THAT(draw_svg({"none", 1, {}, {}}), HasSubstr("</svg>"));
+}
+
+TEST(ChromeTrace, IsJsonWithAnEventPerSpanInMicroseconds) {
+  auto timeline = gpipe_timeline(2, 2, 1e-3);
+  timeline.spans.push_back(testing::message(0, Op::send_forward, 1, 1, 2e-3, 3e-3));
+  timeline.schedule = "quote \" and bad byte \xFF";
+
+  const auto document = nlohmann::json::parse(chrome_trace(timeline));
+
+  const auto& events = document["traceEvents"];
+  const auto& last = events[events.size() - 3];  // two memory counters follow
+  EXPECT_EQ(last["name"], "0SEND_F1");
+  EXPECT_EQ(last["ph"], "X");
+  EXPECT_EQ(last["tid"], 4);
+  EXPECT_DOUBLE_EQ(last["ts"], 2000.0);
+  EXPECT_DOUBLE_EQ(last["dur"], 1000.0);
+  EXPECT_EQ(last["args"]["peer"], 1);
+  EXPECT_EQ(events[0]["args"]["name"], "rank 0");
+  EXPECT_EQ(events.back()["args"]["bytes in use"], 1 << 20);
+}
+
+TEST(ChromeTrace, NamesSlicesWhereThereAreSome) {
+  auto timeline = gpipe_timeline(1, 1);
+  timeline.spans[1].action.slice = Slice{1};
+
+  EXPECT_THAT(chrome_trace(timeline), HasSubstr("\"0B0.1\""));
+}
+
+}  // namespace
+}  // namespace penstock
