@@ -42,8 +42,8 @@ struct Action {
 };
 static_assert(std::is_trivially_copyable_v<Action>);
 
-/// Where an action runs. Actions of one lane of one rank run in list order; messages have one channel for each ordered pair
-/// of ranks and kind of message, so that no direction waits for another (design, section 3).
+/// Where an action runs. Actions of one lane of one rank run in list order; messages have one channel for each ordered
+/// pair of ranks and kind of message, so that no direction waits for another (design, section 3).
 enum class Lane : std::uint8_t { compute, to_device, to_host, cpu, send, receive };
 inline constexpr int lane_count = 6;
 

@@ -23,9 +23,9 @@ struct ScheduleShape {
 ///
 /// A list is also the total order of the rank's memory: an action takes its buffers at its place in the list.
 struct Schedule {
-  std::string name;             ///< for people: "1f1b", "interleaved v=2", a file's name
+  std::string name;  ///< for people: "1f1b", "interleaved v=2", a file's name
   ScheduleShape shape;
-  PerStage<Rank> rank_of;       ///< the rank that runs a stage
+  PerStage<Rank> rank_of;        ///< the rank that runs a stage
   bool tied_embeddings = false;  ///< the last stage's head is the first stage's embedding: one more edge (semantics)
   bool forward_only = false;     ///< evaluation: no backward, nothing kept
   PerStage<bool> recompute;      ///< stages whose forward keeps its input only; R fills the rest again

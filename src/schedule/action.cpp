@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/action.hpp"
+
+namespace penstock {
+
+std::string_view name_of(Op op) {
+  switch (op) {
+    case Op::forward:
+      return "F";
+    case Op::backward:
+      return "B";
+    case Op::backward_input:
+      return "I";
+    case Op::backward_weight:
+      return "W";
+    case Op::recompute:
+      return "R";
+    case Op::send_forward:
+      return "SEND_F";
+    case Op::receive_forward:
+      return "RECV_F";
+    case Op::send_backward:
+      return "SEND_B";
+    case Op::receive_backward:
+      return "RECV_B";
+    case Op::fetch_forward:
+      return "FETCH_F";
+    case Op::offload_gradients:
+      return "OFFLOAD_G";
+    case Op::reduce:
+      return "REDUCE";
+    case Op::validate:
+      return "VALIDATE";
+    case Op::step:
+      return "STEP";
+  }
+  return "unknown";
+}
+
+std::string_view name_of(Lane lane) {
+  switch (lane) {
+    case Lane::compute:
+      return "compute";
+    case Lane::to_device:
+      return "to_device";
+    case Lane::to_host:
+      return "to_host";
+    case Lane::cpu:
+      return "cpu";
+    case Lane::send:
+      return "send";
+    case Lane::receive:
+      return "receive";
+  }
+  return "unknown";
+}
+
+bool is_per_micro_batch(Op op) {
+  return op < Op::fetch_forward;
+}
+
+// The enumerators up to receive_backward work on a micro-batch, those from fetch_forward on a stage.
+static_assert(static_cast<int>(Op::receive_backward) + 1 == static_cast<int>(Op::fetch_forward));
+static_assert(static_cast<int>(Op::step) + 1 == op_count);
+
+}  // namespace penstock

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Generators write compute actions only, F and B; schedule/passes adds the rest. Stage s is on rank s % pipeline. In
+// every schedule the backwards of a stage take the micro-batches in ascending order (design, section 1, sentence 4).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "schedule/schedule.hpp"
+
+namespace penstock {
+
+struct GeneratorOptions {
+  std::int32_t pipeline = 1;        ///< ranks
+  std::int32_t virtual_stages = 1;  ///< stages of each rank
+  std::int32_t micro_batches = 1;   ///< of one replica and step; may be fewer than the ranks
+};
+
+/// All forwards, then all backwards. With virtual stages breadth-first: every micro-batch through one stage before the
+/// next. Keeps every micro-batch's activations; idle (p-1)/(v m + p-1) of the time.
+Schedule gpipe(const GeneratorOptions& options);
+
+/// One forward, one backward in turn once the pipeline is full. Rank r keeps min(m, p - r) micro-batches; idle (p-1)/(m
+/// + p-1).
+/// @throws Error bad_input if virtual_stages is not 1, pointing to interleaved.
+Schedule one_f_one_b(const GeneratorOptions& options);
+
+/// 1F1B over the virtual stages in groups of p micro-batches (Megatron's): idle (p-1)/(v m + p-1) where p divides m.
+/// Where it does not, the last group is short: the order is that of the next multiple of p, without the micro-batches
+/// that are not there. With one virtual stage it is one_f_one_b.
+Schedule interleaved(const GeneratorOptions& options);
+
+/// Forwards alone, in interleaved order, for evaluation: nothing is kept.
+Schedule forward_only(const GeneratorOptions& options);
+
+/// The training schedules by the names that decks use: "gpipe", "1f1b", "interleaved".
+const std::vector<std::string_view>& schedule_kinds();
+
+/// @throws Error bad_input for another name, listing the known ones; and what the generator throws.
+Schedule generate(std::string_view kind, const GeneratorOptions& options);
+
+}  // namespace penstock

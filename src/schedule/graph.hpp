@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/index.hpp"
+#include "base/units.hpp"
+#include "schedule/schedule_index.hpp"
+
+namespace penstock {
+
+/// `after` takes memory that `before` frees; both are positions in the list of `rank`, from 0.
+struct MemoryEdge {
+  Rank rank;
+  std::int32_t before = 0;
+  std::int32_t after = 0;
+  friend bool operator==(const MemoryEdge&, const MemoryEdge&) = default;
+};
+
+/// Why one node waits for another.
+enum class EdgeKind : std::uint8_t {
+  lane,   ///< it stands later on the same lane or channel
+  need,   ///< semantics
+  memory  ///< it takes memory that the other frees
+};
+
+struct Successor {
+  std::int32_t node = 0;
+  EdgeKind kind = EdgeKind::lane;
+};
+
+/// What waits for what, over all ranks. Its nodes are the actions of the lists, a send and its receive merged into one:
+/// so whatever the buffering of messages is, the lists can run to their end exactly if the graph has no cycle.
+class DependenceGraph {
+ public:
+  /// `index` must outlive the graph.
+  explicit DependenceGraph(const ScheduleIndex& index, const std::vector<MemoryEdge>& memory_edges = {});
+
+  /// Nodes are numbered from 0, ranks ascending, list positions ascending; a receive's own number stays unused.
+  std::int32_t size() const { return static_cast<std::int32_t>(representative_.size()); }
+  std::int32_t node_of(Rank rank, std::int32_t position) const;
+  /// Whether the node stands for an action: all but receives that have their send.
+  bool is_node(std::int32_t node) const { return representative_[static_cast<std::size_t>(node)] == node; }
+  /// The action; of a message its send.
+  ActionOnRank action_of(std::int32_t node) const;
+  std::int32_t position_of(std::int32_t node) const;
+  std::span<const Successor> successors(std::int32_t node) const;
+
+ private:
+  struct Edge {
+    std::int32_t from;
+    Successor to;
+  };
+  class Builder;
+
+  std::int32_t rank_of(std::int32_t node) const;
+
+  const ScheduleIndex* index_;
+  std::vector<std::int32_t> first_of_rank_;  // [ranks + 1]
+  std::vector<std::int32_t> representative_;
+  std::vector<std::int32_t> first_edge_;  // [nodes + 1]
+  std::vector<Successor> successors_;
+};
+
+/// The length of an action in units: F, R, I and W 1, B 2, messages and host actions 0. What the schedules' closed
+/// forms count in.
+Seconds unit_duration(Op op);
+
+/// When each node starts if every one starts as soon as what it waits for has ended; `duration(node)` in seconds, of a
+/// message under the number of its send. Empty if the graph has a cycle.
+std::optional<std::vector<Seconds>> earliest_starts(const DependenceGraph& graph,
+                                                    const std::function<Seconds(std::int32_t)>& duration);
+
+}  // namespace penstock

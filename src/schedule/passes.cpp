@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/passes.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "schedule/graph.hpp"
+#include "schedule/schedule_index.hpp"
+#include "schedule/semantics.hpp"
+
+namespace penstock {
+
+namespace {
+
+bool is_backward(Op op) {
+  return op == Op::backward || op == Op::backward_input;
+}
+
+bool holds_any(const Schedule& schedule, std::initializer_list<Op> ops) {
+  const auto is_one = [&](const Action& action) { return std::find(ops.begin(), ops.end(), action.op) != ops.end(); };
+  return std::any_of(schedule.actions.begin(), schedule.actions.end(),
+                     [&](const auto& list) { return std::any_of(list.begin(), list.end(), is_one); });
+}
+
+/// The schedule with each action replaced by what `expand(action, out)` appends.
+template <class Expand>
+Schedule expanded(const Schedule& schedule, const Expand& expand) {
+  Schedule result = schedule;
+  for (const Rank rank : all<Rank>(schedule.actions.size())) {
+    result.actions[rank].clear();
+    for (const Action& action : schedule.actions[rank]) expand(action, result.actions[rank]);
+  }
+  return result;
+}
+
+// --- communication ---
+
+/// Messages by the compute action that they stand beside, in each rank's list.
+class MessagePlacement {
+ public:
+  explicit MessagePlacement(const Schedule& schedule) : schedule_{schedule}, index_{schedule} {
+    for (const auto& list : schedule.actions) places_.push_back(std::vector<Place>(list.size() + 1));
+    for (const Rank rank : all<Rank>(schedule.actions.size())) place_messages_from(rank);
+  }
+
+  Schedule result() const {
+    Schedule result = schedule_;
+    for (const Rank rank : all<Rank>(schedule_.actions.size())) {
+      auto& list = result.actions[rank];
+      list.clear();
+      const auto& compute = schedule_.actions[rank];
+      for (std::size_t position = 0; position <= compute.size(); ++position) {
+        const Place& place = places_[rank][position];
+        list.insert(list.end(), place.receives_before.begin(), place.receives_before.end());
+        if (position < compute.size()) list.push_back(compute[position]);
+        if (place.send_after) list.push_back(*place.send_after);
+      }
+    }
+    return result;
+  }
+
+ private:
+  struct Place {
+    std::vector<Action> receives_before;
+    std::optional<Action> send_after;
+  };
+  struct Receive {
+    ActionOnRank node;
+    std::size_t position;  // of the consumer in its list
+  };
+
+  void place_messages_from(Rank rank) {
+    std::map<Channel, std::vector<Receive>> receives;
+    for (std::size_t position = 0; position < schedule_.actions[rank].size(); ++position) {
+      const auto send = send_after(schedule_.actions[rank][position]);
+      if (!send) continue;
+      const ActionOnRank receive = *match_of(schedule_, {rank, *send});
+      places_[rank][position].send_after = send;
+      receives[*channel_of(schedule_, receive)].push_back({receive, consumer_of(receive)});
+    }
+    for (auto& [channel, list] : receives) place_receives(list);
+  }
+
+  /// The message that brings the action's result to another rank.
+  std::optional<Action> send_after(const Action& action) const {
+    if (action.op != Op::forward && !is_backward(action.op)) return std::nullopt;
+    const Op op = action.op == Op::forward ? Op::send_forward : Op::send_backward;
+    const Action send{op, action.stage, action.micro_batch, action.slice};
+    const auto peer = peer_of(schedule_, send);
+    if (!peer || *peer == schedule_.rank_of[action.stage]) return std::nullopt;
+    return send;
+  }
+
+  /// The position of what uses the received buffer; the end of the list if the schedule lacks it.
+  std::size_t consumer_of(const ActionOnRank& receive) const {
+    const Action& action = receive.action;
+    const auto find = [&](Op op) {
+      return index_.position_of({receive.rank, {op, action.stage, action.micro_batch, action.slice}});
+    };
+    const bool forward = action.op == Op::receive_forward;
+    const auto position = find(forward ? Op::forward : Op::backward);
+    if (position) return static_cast<std::size_t>(*position);
+    const auto split = forward ? std::nullopt : find(Op::backward_input);
+    return split ? static_cast<std::size_t>(*split) : schedule_.actions[receive.rank].size();
+  }
+
+  /// Puts the receives of one channel, given in the order of the sends, each before its consumer and before the later
+  /// ones.
+  void place_receives(std::vector<Receive>& receives) {
+    std::size_t latest = std::numeric_limits<std::size_t>::max();
+    for (auto receive = receives.rbegin(); receive != receives.rend(); ++receive) {
+      latest = std::min(latest, receive->position);
+      receive->position = latest;
+    }
+    for (const Receive& receive : receives) {
+      places_[receive.node.rank][receive.position].receives_before.push_back(receive.node.action);
+    }
+  }
+
+  const Schedule& schedule_;
+  ScheduleIndex index_;
+  PerRank<std::vector<Place>> places_;
+};
+
+/// The nodes of a graph in the order of their starts, messages before what starts when they end.
+std::vector<std::int32_t> in_time_order(const DependenceGraph& graph, const std::vector<Seconds>& starts) {
+  struct Entry {
+    double start;
+    bool is_message;
+    std::int32_t node;
+    auto key() const { return std::tuple{start, !is_message, node}; }
+  };
+  std::vector<Entry> entries;
+  for (std::int32_t node = 0; node < graph.size(); ++node) {
+    if (!graph.is_node(node)) continue;
+    const bool is_message = lane_of(graph.action_of(node).action.op) == Lane::send;
+    entries.push_back({starts[static_cast<std::size_t>(node)].value, is_message, node});
+  }
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.key() < b.key(); });
+  std::vector<std::int32_t> nodes;
+  for (const Entry& entry : entries) nodes.push_back(entry.node);
+  return nodes;
+}
+
+// --- host stages ---
+
+/// The position after which a stage has no more work on its rank, or -1 if it has none: that of its last backward, or
+/// of that one's message.
+PerStage<std::int32_t> last_positions(const Schedule& schedule) {
+  PerStage<std::int32_t> last(schedule.shape.stages, -1);
+  for (const auto& list : schedule.actions) {
+    for (std::size_t position = 0; position < list.size(); ++position) {
+      const Action& action = list[position];
+      const bool counts = is_backward(action.op) || action.op == Op::backward_weight || action.op == Op::send_backward;
+      if (counts && last.contains(action.stage)) last[action.stage] = static_cast<std::int32_t>(position);
+    }
+  }
+  return last;
+}
+
+Action host_action(Op op, Stage stage) {
+  return {op, stage, MicroBatch{0}, Slice{0}};
+}
+
+bool steps_last(const Schedule& schedule, Stage stage) {
+  return schedule.tied_embeddings && schedule.shape.stages > 1 && stage == schedule.last_stage();
+}
+
+/// One rank's list with the host actions of its stages.
+class HostList {
+ public:
+  HostList(const Schedule& schedule, const PerStage<std::int32_t>& last, StepsWait wait)
+      : schedule_{schedule}, last_{last}, wait_{wait} {}
+
+  std::vector<Action> of(Rank rank) {
+    list_.clear();
+    stages_.clear();
+    for (const Stage stage : all<Stage>(schedule_.shape.stages)) {
+      if (schedule_.rank_of[stage] == rank && last_[stage] >= 0) stages_.push_back(stage);
+    }
+    const auto& actions = schedule_.actions[rank];
+    for (std::size_t position = 0; position < actions.size(); ++position) {
+      list_.push_back(actions[position]);
+      const Stage stage = actions[position].stage;
+      if (last_.contains(stage) && last_[stage] == static_cast<std::int32_t>(position)) reduce(stage);
+    }
+    finish();
+    return list_;
+  }
+
+ private:
+  void reduce(Stage stage) {
+    list_.push_back(host_action(Op::offload_gradients, stage));
+    list_.push_back(host_action(Op::reduce, stage));
+    if (wait_ == StepsWait::for_reduction && !steps_last(schedule_, stage)) step(stage);
+  }
+
+  void step(Stage stage) {
+    list_.push_back(host_action(Op::step, stage));
+    list_.push_back(host_action(Op::fetch_forward, stage));
+  }
+
+  void finish() {
+    if (wait_ == StepsWait::for_norm) {
+      list_.push_back(host_action(Op::validate, Stage{0}));
+      for (const Op op : {Op::step, Op::fetch_forward}) {
+        for (const Stage stage : stages_) list_.push_back(host_action(op, stage));
+      }
+      return;
+    }
+    if (!stages_.empty() && steps_last(schedule_, stages_.back())) step(stages_.back());
+    list_.push_back(host_action(Op::validate, Stage{0}));
+  }
+
+  const Schedule& schedule_;
+  const PerStage<std::int32_t>& last_;
+  StepsWait wait_;
+  std::vector<Stage> stages_;  // of the rank, ascending
+  std::vector<Action> list_;
+};
+
+}  // namespace
+
+Schedule add_recompute(const Schedule& schedule, const PerStage<bool>& stages) {
+  if (stages.size() != schedule.shape.stages) {
+    fail(ExitCode::bad_input, "recompute is given for {} stages; schedule '{}' has {}", stages.size(), schedule.name,
+         schedule.shape.stages);
+  }
+  const std::int32_t slices = schedule.shape.slices;
+  Schedule result = expanded(schedule, [&](const Action& action, std::vector<Action>& out) {
+    const bool opens_backward = is_backward(action.op) && action.slice.value() == slices - 1;
+    if (opens_backward && stages.contains(action.stage) && stages[action.stage]) {
+      for (const Slice slice : all<Slice>(slices))
+        out.push_back({Op::recompute, action.stage, action.micro_batch, slice});
+    }
+    out.push_back(action);
+  });
+  result.recompute = stages;
+  return result;
+}
+
+Schedule split_weight_gradients(const Schedule& schedule) {
+  return expanded(schedule, [](const Action& action, std::vector<Action>& out) {
+    if (action.op != Op::backward) return out.push_back(action);
+    out.push_back({Op::backward_input, action.stage, action.micro_batch, action.slice});
+    out.push_back({Op::backward_weight, action.stage, action.micro_batch, action.slice});
+  });
+}
+
+Schedule add_communication(const Schedule& schedule) {
+  const Schedule beside = MessagePlacement{schedule}.result();
+  const ScheduleIndex index{beside};
+  const DependenceGraph graph{index};
+  const auto starts =
+      earliest_starts(graph, [&](std::int32_t node) { return unit_duration(graph.action_of(node).action.op); });
+  if (!starts) return beside;
+  Schedule result = schedule;
+  for (auto& list : result.actions) list.clear();
+  for (const std::int32_t node : in_time_order(graph, *starts)) {
+    const ActionOnRank action = graph.action_of(node);
+    result.actions[action.rank].push_back(action.action);
+    if (lane_of(action.action.op) != Lane::send) continue;
+    const auto receive = match_of(beside, action);
+    if (receive) result.actions[receive->rank].push_back(receive->action);
+  }
+  return result;
+}
+
+Schedule add_host_stages(const Schedule& schedule, StepsWait wait) {
+  Schedule result = schedule;
+  const auto last = last_positions(schedule);
+  HostList list{schedule, last, wait};
+  for (const Rank rank : all<Rank>(schedule.actions.size())) result.actions[rank] = list.of(rank);
+  return result;
+}
+
+Schedule complete(const Schedule& schedule, const CompletionOptions& options) {
+  Schedule result = schedule;
+  result.tied_embeddings = options.tied_embeddings;
+  if (!schedule.forward_only) {
+    if (!options.recompute.empty() && !holds_any(result, {Op::recompute})) {
+      result = add_recompute(result, options.recompute);
+    }
+    if (options.split_weight_gradients) result = split_weight_gradients(result);
+  }
+  if (!holds_any(result, {Op::send_forward, Op::receive_forward, Op::send_backward, Op::receive_backward})) {
+    result = add_communication(result);
+  }
+  const bool has_host =
+      holds_any(result, {Op::offload_gradients, Op::reduce, Op::validate, Op::step, Op::fetch_forward});
+  if (!schedule.forward_only && !has_host) result = add_host_stages(result, options.steps_wait);
+  return result;
+}
+
+}  // namespace penstock

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/index.hpp"
+#include "schedule/action.hpp"
+#include "schedule/schedule.hpp"
+
+namespace penstock {
+
+/// An action on a rank: the node of the dependence graph.
+struct ActionOnRank {
+  Rank rank;
+  Action action;
+  friend auto operator<=>(const ActionOnRank&, const ActionOnRank&) = default;
+};
+
+/// Where each action of a schedule stands in the lists: built once, then each question is an array read.
+///
+/// Keeps a reference: the schedule must outlive it, unchanged. Actions with ids beyond the schedule's shape are not
+/// found; of an action listed twice the first is.
+class ScheduleIndex {
+ public:
+  explicit ScheduleIndex(const Schedule& schedule);
+
+  const Schedule& schedule() const { return *schedule_; }
+  /// The action's position in the list of its rank, from 0; empty if that rank does not list it.
+  std::optional<std::int32_t> position_of(const ActionOnRank& node) const;
+  /// Whether the action is in the list of the rank that holds its stage. @pre not validate, which has no stage.
+  bool contains(const Action& action) const;
+
+ private:
+  struct Place {
+    std::int32_t rank = -1;
+    std::int32_t position = -1;
+  };
+  /// Where in places_ the action's place is kept; empty for ids beyond the shape.
+  std::optional<std::size_t> slot_of(const ActionOnRank& node) const;
+
+  const Schedule* schedule_;
+  std::size_t first_per_stage_;  // places_ before: [stage, micro-batch, slice, op]; from here on: [stage, op]
+  std::size_t first_validate_;   // from here on: [rank]
+  std::vector<Place> places_;
+};
+
+/// Whether the action's ids are below the schedule's limits; unused ids must be 0.
+bool is_within(const ScheduleShape& shape, const Action& action);
+
+}  // namespace penstock
