@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,6 +61,8 @@ struct StageBuffers {
   const std::int32_t* targets = nullptr;  ///< last stage: [sequences, tokens], below 0: not counted
 };
 
+struct StageLayouts;  // stage/layout.hpp
+
 /// The mathematics of one stage, for any Kernels (design, section 5). Holds no state between calls.
 ///
 /// The bits of a call depend on the shape and the kernels alone. `backward` is backward_input followed by backward_weight, to
@@ -68,9 +72,19 @@ class StageMath {
   explicit StageMath(const StageShape& shape);
   const StageShape& shape() const { return shape_; }
 
+  /// The tensors of a kind of buffer; empty for those that the stage does not have (input of the first, ...). Tokens: "tokens"
+  /// on the first stage, "targets" on the last, of one micro-batch. Workspace: the stage's own part without the kernels'
+  /// scratch; its tensors belong to different calls and overlap. Gradients: see tied_head_gradient.
   BufferLayout layout(BufferKind kind) const;
   /// Bytes of each kind, the workspace including the kernels' scratch: what the memory plan takes.
   StageBytes bytes(const Kernels& kernels) const;
+
+  /// A stage that is first and last, with a tied head, has two gradients of its one table: "embedding/token/weight" of the
+  /// embedding, and this one of the head, "head/weight" at the end of its gradients. The table's gradient is embedding +
+  /// head, added once, as where they lie on two ranks. Empty for any other stage.
+  std::optional<TensorSlot> tied_head_gradient() const;
+  /// Where in the workspace a forward of the last stage with Keep::nothing leaves its logits, until the next call.
+  TensorSlot logits_in_workspace() const;
 
   /// Whether a forward keeps its activations for the backward, or only the stage's input (recompute: full; evaluation).
   enum class Keep : std::uint8_t { activations, nothing };
@@ -78,10 +92,13 @@ class StageMath {
   /// Needs parameters, input or tokens, output (not the last), activations (Keep::activations), workspace; the last stage also
   /// logits and targets. Returns in `loss_sum` (last stage; may be null) the sum of the rows' losses, in double, rows
   /// ascending.
+  ///
+  /// With Keep::nothing the last stage's logits go to buffers.logits if it is given, else to the workspace; without targets
+  /// they are all that is wanted (generation): no loss is formed, `loss_sum` is 0.
   void forward(Kernels& kernels, const StageBuffers& buffers, Keep keep, double* loss_sum) const;
-  /// Fills activations (and logits) again from the input.
+  /// Fills activations (and logits; needs targets) again from the input. The stage's output is not formed again.
   void recompute(Kernels& kernels, const StageBuffers& buffers) const;
-  /// Needs what the forward kept, output_gradient or (last) logits and targets, and gives input_gradient (not the first) and
+  /// Needs parameters, input or tokens, what the forward kept, output_gradient or (last) logits and targets, and gives input_gradient (not the first) and
   /// adds to gradients those of norms, biases and tables; the matrix products' operands go to weight_operands. The gradient
   /// is that of loss_scale x the sum of the rows' losses.
   void backward_input(Kernels& kernels, const StageBuffers& buffers, double loss_scale) const;
@@ -92,6 +109,7 @@ class StageMath {
 
  private:
   StageShape shape_;
+  std::shared_ptr<const StageLayouts> layouts_;
 };
 
 }  // namespace penstock

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stage/passes.hpp"
+
+namespace penstock {
+namespace {
+
+using Role = ParameterRole;
+
+std::size_t number_of(BlockTensor tensor) {
+  return static_cast<std::size_t>(tensor);
+}
+
+// Block `i` with what the forward kept.
+Block kept_block(const StageCall& call, std::int64_t i) {
+  Block block = call.block(i);
+  const BlockSlots& slots = call.layouts.activations.blocks[static_cast<std::size_t>(i)];
+  block.gradients = {call.layouts.gradients.blocks[static_cast<std::size_t>(i)], call.buffers.gradients};
+  block.tensors.place(slots, call.buffers.activations);
+  block.input = i == 0 && !call.shape.first ? at(call.layouts.stream, call.buffers.input)
+                                            : ConstMatrix{block[BlockTensor::input]};
+  return block;
+}
+
+void head_weight_gradient(const StageCall& call, ConstMatrix logits_gradient) {
+  call.kernels.linear_weight_gradient(at(call.layouts.gradients.head, call.buffers.gradients), logits_gradient,
+                                      at(call.layouts.activations.head.norm, call.buffers.activations));
+}
+
+class BackwardPass {
+ public:
+  BackwardPass(const StageCall& call, double loss_scale, WeightGradients weights)
+      : call_{call}, loss_scale_{loss_scale}, weights_{weights} {}
+
+  void run() {
+    if (call_.shape.last) {
+      run_head();
+    } else if (weights_ == WeightGradients::later) {
+      keep_output_gradient();
+    }
+    for (std::int64_t i = call_.blocks() - 1; i >= 0; --i) {
+      const Block block = block_at(i);
+      backward_input(block);
+      if (weights_ == WeightGradients::at_once) backward_weight(block);
+    }
+    if (call_.shape.first) run_embedding();
+  }
+
+ private:
+  Matrix operand(std::int64_t i, BlockTensor tensor) const {
+    return at(call_.layouts.weight_operands.blocks[static_cast<std::size_t>(i)][number_of(tensor)],
+              call_.buffers.weight_operands);
+  }
+
+  // The gradient of the residual stream before block `i`; with i = blocks(), after the last block of the last stage.
+  Matrix stream_gradient(std::int64_t i) const {
+    if (i == 0 && !call_.shape.first) return at(call_.layouts.stream, call_.buffers.input_gradient);
+    if (i > 0 && weights_ == WeightGradients::later) return operand(i - 1, BlockTensor::output_gradient);
+    return at(call_.layouts.backward_work.stream[static_cast<std::size_t>(i % 2)], call_.buffers.workspace);
+  }
+
+  ConstMatrix output_gradient(std::int64_t i) const {
+    return i + 1 == call_.blocks() && !call_.shape.last ? at(call_.layouts.stream, call_.buffers.output_gradient)
+                                                        : ConstMatrix{stream_gradient(i + 1)};
+  }
+
+  Block block_at(std::int64_t i) const {
+    Block block = kept_block(call_, i);
+    block.tensors.place(call_.layouts.backward_work.block, call_.buffers.workspace);
+    if (weights_ == WeightGradients::later) {
+      block.tensors.place(call_.layouts.weight_operands.blocks[static_cast<std::size_t>(i)],
+                          call_.buffers.weight_operands);
+    }
+    block.output_gradient = output_gradient(i);
+    block.input_gradient = stream_gradient(i);
+    return block;
+  }
+
+  // The buffer of the output gradient is free once I is done; W needs a copy of it. 0 + x is x in all that is added up.
+  void keep_output_gradient() const {
+    const Matrix copy = operand(call_.blocks() - 1, BlockTensor::output_gradient);
+    call_.kernels.zero(copy);
+    call_.kernels.add(copy, at(call_.layouts.stream, call_.buffers.output_gradient), copy);
+  }
+
+  Matrix logits_gradient() const {
+    return weights_ == WeightGradients::later
+               ? at(call_.layouts.weight_operands.head.logits_gradient, call_.buffers.weight_operands)
+               : at(call_.layouts.backward_work.head.logits_gradient, call_.buffers.workspace);
+  }
+
+  void run_head() const {
+    const HeadSlots& kept = call_.layouts.activations.head;
+    const Matrix norm_gradient =
+        at(call_.layouts.backward_work.block[number_of(BlockTensor::norm_gradient)], call_.buffers.workspace);
+    call_.kernels.cross_entropy_gradient(logits_gradient(), at(kept.logits, call_.buffers.logits),
+                                         at(kept.log_sum_exp, call_.buffers.logits),
+                                         call_.numbers(call_.buffers.targets, "targets"), loss_scale_);
+    call_.kernels.linear_input_gradient(norm_gradient, logits_gradient(), call_.head(), Kernels::Write::overwrite);
+    if (weights_ == WeightGradients::at_once) head_weight_gradient(call_, logits_gradient());
+    run_final_norm(norm_gradient);
+  }
+
+  void run_final_norm(ConstMatrix norm_gradient) const {
+    const HeadSlots& kept = call_.layouts.activations.head;
+    const Norm norm{.in = at(kept.input, call_.buffers.activations),
+                    .mean = at(kept.mean, call_.buffers.activations),
+                    .inverse = at(kept.inverse, call_.buffers.activations),
+                    .weight = call_.parameters()[Role::final_norm_weight]};
+    call_.family().norm_gradient(call_.kernels, norm,
+                                 {.in = stream_gradient(call_.blocks()),
+                                  .out = norm_gradient,
+                                  .weight = call_.gradients()[Role::final_norm_weight],
+                                  .bias = call_.gradients()[Role::final_norm_bias]});
+  }
+
+  void run_embedding() const {
+    call_.kernels.embedding_gradient(call_.gradients()[Role::token_embedding],
+                                     call_.gradients()[Role::position_embedding], stream_gradient(0),
+                                     call_.numbers(call_.buffers.tokens, "tokens"), call_.shape.tokens, 0);
+  }
+
+  const StageCall& call_;
+  double loss_scale_;
+  WeightGradients weights_;
+};
+
+}  // namespace
+
+void run_backward_input(const StageCall& call, double loss_scale, WeightGradients weights) {
+  BackwardPass{call, loss_scale, weights}.run();
+}
+
+void run_backward_weight(const StageCall& call) {
+  const KeptLayout& operands = call.layouts.weight_operands;
+  if (call.shape.last) head_weight_gradient(call, at(operands.head.logits_gradient, call.buffers.weight_operands));
+  for (std::int64_t i = call.blocks() - 1; i >= 0; --i) {
+    Block block = kept_block(call, i);
+    block.tensors.place(operands.blocks[static_cast<std::size_t>(i)], call.buffers.weight_operands);
+    block.output_gradient = block[BlockTensor::output_gradient];
+    backward_weight(block);
+  }
+}
+
+}  // namespace penstock

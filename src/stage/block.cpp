@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stage/block.hpp"
+
+#include "base/error.hpp"
+
+namespace penstock {
+namespace {
+
+using Role = ParameterRole;
+using Tensor = BlockTensor;
+
+Norm attention_norm_of(const Block& block) {
+  return {.in = block.input,
+          .out = block[Tensor::attention_norm],
+          .mean = block[Tensor::attention_norm_mean],
+          .inverse = block[Tensor::attention_norm_inverse],
+          .weight = block.parameters[Role::attention_norm_weight],
+          .bias = block.parameters[Role::attention_norm_bias]};
+}
+
+Norm ffn_norm_of(const Block& block) {
+  return {.in = block[Tensor::residual],
+          .out = block[Tensor::ffn_norm],
+          .mean = block[Tensor::ffn_norm_mean],
+          .inverse = block[Tensor::ffn_norm_inverse],
+          .weight = block.parameters[Role::ffn_norm_weight],
+          .bias = block.parameters[Role::ffn_norm_bias]};
+}
+
+AttentionShape attention_shape_of(const StageShape& shape) {
+  return {.sequences = shape.sequences,
+          .query_tokens = shape.tokens,
+          .key_tokens = shape.tokens,
+          .heads = shape.model.heads,
+          .kv_heads = shape.model.kv_heads,
+          .head_size = shape.model.head_size,
+          .causal = true};
+}
+
+void forward_attention(const Block& block) {
+  block.family.norm(block.kernels, attention_norm_of(block), block.shape.model.norm_epsilon);
+  product(block, Tensor::query, Tensor::attention_norm, Role::query_weight, Role::query_bias);
+  product(block, Tensor::key, Tensor::attention_norm, Role::key_weight, Role::key_bias);
+  product(block, Tensor::value, Tensor::attention_norm, Role::value_weight, Role::value_bias);
+  block.family.rotate(block);
+  block.kernels.attention(attention_shape_of(block.shape), block[Tensor::attention], block[Tensor::log_sum_exp],
+                          block[Tensor::query], block[Tensor::key], block[Tensor::value]);
+  product(block, Tensor::residual, Tensor::attention, Role::attention_output_weight, Role::attention_output_bias);
+  block.kernels.add(block[Tensor::residual], block.input, block[Tensor::residual]);
+}
+
+void forward_feed_forward(const Block& block) {
+  block.family.norm(block.kernels, ffn_norm_of(block), block.shape.model.norm_epsilon);
+  block.family.feed_forward(block);
+  if (!block.output) return;
+  block.kernels.linear(block.output, block[Tensor::hidden], block.parameters[Role::down_weight],
+                       block.parameters[Role::down_bias]);
+  block.kernels.add(block.output, block[Tensor::residual], block.output);
+}
+
+void backward_feed_forward(const Block& block) {
+  block.kernels.linear_input_gradient(block[Tensor::hidden_gradient], block.output_gradient,
+                                      block.parameters[Role::down_weight], Kernels::Write::overwrite);
+  product_bias_gradient(block, Role::down_bias, block.output_gradient);
+  block.family.feed_forward_gradient(block);
+  block.family.norm_gradient(block.kernels, ffn_norm_of(block),
+                             {.in = block[Tensor::residual_gradient],
+                              .out = block[Tensor::norm_gradient],
+                              .residual = block.output_gradient,
+                              .weight = block.gradients[Role::ffn_norm_weight],
+                              .bias = block.gradients[Role::ffn_norm_bias]});
+}
+
+// norm_gradient = dq Wq + dk Wk + dv Wv, and the three biases.
+void backward_projections(const Block& block) {
+  const auto branch = [&](Tensor gradient, Role weight, Role bias, Kernels::Write write) {
+    block.kernels.linear_input_gradient(block[Tensor::norm_gradient], block[gradient], block.parameters[weight], write);
+    product_bias_gradient(block, bias, block[gradient]);
+  };
+  branch(Tensor::query_gradient, Role::query_weight, Role::query_bias, Kernels::Write::overwrite);
+  branch(Tensor::key_gradient, Role::key_weight, Role::key_bias, Kernels::Write::accumulate);
+  branch(Tensor::value_gradient, Role::value_weight, Role::value_bias, Kernels::Write::accumulate);
+}
+
+void backward_attention(const Block& block) {
+  block.kernels.linear_input_gradient(block[Tensor::attention_gradient], block[Tensor::residual_gradient],
+                                      block.parameters[Role::attention_output_weight], Kernels::Write::overwrite);
+  product_bias_gradient(block, Role::attention_output_bias, block[Tensor::residual_gradient]);
+  block.kernels.attention_gradient(
+      attention_shape_of(block.shape), block[Tensor::query_gradient], block[Tensor::key_gradient],
+      block[Tensor::value_gradient], block[Tensor::attention_gradient], block[Tensor::attention],
+      block[Tensor::log_sum_exp], block[Tensor::query], block[Tensor::key], block[Tensor::value]);
+  block.family.rotate_gradient(block);
+  backward_projections(block);
+  block.family.norm_gradient(block.kernels, attention_norm_of(block),
+                             {.in = block.input_gradient,
+                              .out = block[Tensor::norm_gradient],
+                              .residual = block[Tensor::residual_gradient],
+                              .weight = block.gradients[Role::attention_norm_weight],
+                              .bias = block.gradients[Role::attention_norm_bias]});
+}
+
+}  // namespace
+
+void BlockTensors::place(const BlockSlots& slots, std::byte* base) {
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (slots[i].rows > 0) tensors_[i] = at(slots[i], base);
+  }
+}
+
+void product(const Block& block, BlockTensor out, BlockTensor in, ParameterRole weight, ParameterRole bias) {
+  block.kernels.linear(block[out], block[in], block.parameters[weight], block.parameters[bias]);
+}
+
+void product_weight_gradient(const Block& block, ParameterRole weight, ConstMatrix out_gradient, BlockTensor in) {
+  block.kernels.linear_weight_gradient(block.gradients[weight], out_gradient, block[in]);
+}
+
+void product_bias_gradient(const Block& block, ParameterRole bias, ConstMatrix out_gradient) {
+  if (const Matrix gradient = block.gradients[bias]) block.kernels.bias_gradient(gradient, out_gradient);
+}
+
+void forward(const Block& block) {
+  forward_attention(block);
+  forward_feed_forward(block);
+}
+
+void backward_input(const Block& block) {
+  backward_feed_forward(block);
+  backward_attention(block);
+}
+
+void backward_weight(const Block& block) {
+  product_weight_gradient(block, Role::down_weight, block.output_gradient, Tensor::hidden);
+  block.family.feed_forward_weight_gradient(block);
+  product_weight_gradient(block, Role::attention_output_weight, block[Tensor::residual_gradient], Tensor::attention);
+  product_weight_gradient(block, Role::query_weight, block[Tensor::query_gradient], Tensor::attention_norm);
+  product_weight_gradient(block, Role::key_weight, block[Tensor::key_gradient], Tensor::attention_norm);
+  product_weight_gradient(block, Role::value_weight, block[Tensor::value_gradient], Tensor::attention_norm);
+}
+
+const FamilyMath& math_of(Family family) {
+  switch (family) {
+    case Family::llama:
+      return llama_math();
+    case Family::gpt2:
+      return gpt2_math();
+  }
+  fail(ExitCode::internal, "stage: the model's family has no number {}", static_cast<int>(family));
+}
+
+}  // namespace penstock

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stage/layout.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr std::int64_t slot_alignment = 64;
+
+// Lays tensors into a buffer, one after the other.
+class LayoutBuilder {
+ public:
+  TensorSlot add(std::string name, DType type, std::int64_t rows, std::int64_t columns) {
+    TensorSlot slot{std::move(name), type, rows, columns, Bytes{end_}};
+    end_ = round_up(end_ + rows * columns * size_of(type), slot_alignment);
+    largest_ = std::max(largest_, end_);
+    tensors_.push_back(slot);
+    return slot;
+  }
+  /// What follows a rewind shares the memory after the mark with what was added since.
+  std::int64_t mark() const { return end_; }
+  void rewind(std::int64_t mark) { end_ = mark; }
+  BufferLayout finish() { return {std::move(tensors_), Bytes{round_up(largest_, buffer_alignment)}}; }
+
+ private:
+  std::vector<TensorSlot> tensors_;
+  std::int64_t end_ = 0;
+  std::int64_t largest_ = 0;
+};
+
+// Adds tensors of one block under a common prefix.
+class BlockBuilder {
+ public:
+  BlockBuilder(LayoutBuilder& builder, std::string prefix, std::int64_t rows)
+      : builder_{builder}, prefix_{std::move(prefix)}, rows_{rows} {}
+  void add(BlockTensor tensor, const char* name, DType type, std::int64_t columns) {
+    slots_[static_cast<std::size_t>(tensor)] = builder_.add(prefix_ + name, type, rows_, columns);
+  }
+  void add_statistic(BlockTensor tensor, const char* name, DType type, std::int64_t count = 1) {
+    slots_[static_cast<std::size_t>(tensor)] = builder_.add(prefix_ + name, type, count, rows_);
+  }
+  BlockSlots take() { return std::move(slots_); }
+
+ private:
+  LayoutBuilder& builder_;
+  std::string prefix_;
+  std::int64_t rows_;
+  BlockSlots slots_;
+};
+
+std::string prefix_of(const StageShape& shape, std::int64_t index) {
+  return fmt::format("layers/{}/", shape.begin.value() + index);
+}
+
+bool is_llama(const StageShape& shape) {
+  return shape.model.family == Family::llama;
+}
+
+// What the forward pass of a block makes, from its norm to its last product's input.
+BlockSlots add_block_forward(LayoutBuilder& builder, const StageShape& shape, std::string prefix, bool has_input) {
+  const ModelSpec& model = shape.model;
+  const DType accumulation = accumulation_of(shape.storage);
+  BlockBuilder block{builder, std::move(prefix), shape.rows()};
+  if (has_input) block.add(BlockTensor::input, "input", shape.storage, model.hidden);
+  block.add(BlockTensor::attention_norm, "attention_norm", shape.storage, model.hidden);
+  block.add(BlockTensor::query, "query", shape.storage, model.query_width());
+  block.add(BlockTensor::key, "key", shape.storage, model.kv_width());
+  block.add(BlockTensor::value, "value", shape.storage, model.kv_width());
+  block.add(BlockTensor::attention, "attention", shape.storage, model.query_width());
+  block.add(BlockTensor::residual, "residual", shape.storage, model.hidden);
+  block.add(BlockTensor::ffn_norm, "ffn_norm", shape.storage, model.hidden);
+  if (is_llama(shape)) block.add(BlockTensor::gate, "gate", shape.storage, model.ffn);
+  block.add(BlockTensor::up, "up", shape.storage, model.ffn);
+  block.add(BlockTensor::hidden, "hidden", shape.storage, model.ffn);
+  if (!is_llama(shape)) {
+    block.add_statistic(BlockTensor::attention_norm_mean, "attention_norm_mean", accumulation);
+    block.add_statistic(BlockTensor::ffn_norm_mean, "ffn_norm_mean", accumulation);
+  }
+  block.add_statistic(BlockTensor::attention_norm_inverse, "attention_norm_inverse", accumulation);
+  block.add_statistic(BlockTensor::ffn_norm_inverse, "ffn_norm_inverse", accumulation);
+  block.add_statistic(BlockTensor::log_sum_exp, "log_sum_exp", accumulation, model.heads);
+  return block.take();
+}
+
+// The gradients at the outputs of a block's products: operands of its weight gradients.
+void add_operands(BlockBuilder& block, const StageShape& shape) {
+  const ModelSpec& model = shape.model;
+  if (is_llama(shape)) block.add(BlockTensor::gate_gradient, "gate_gradient", shape.storage, model.ffn);
+  block.add(BlockTensor::up_gradient, "up_gradient", shape.storage, model.ffn);
+  block.add(BlockTensor::residual_gradient, "residual_gradient", shape.storage, model.hidden);
+  block.add(BlockTensor::query_gradient, "query_gradient", shape.storage, model.query_width());
+  block.add(BlockTensor::key_gradient, "key_gradient", shape.storage, model.kv_width());
+  block.add(BlockTensor::value_gradient, "value_gradient", shape.storage, model.kv_width());
+}
+
+void add_final_norm(LayoutBuilder& builder, const StageShape& shape, HeadSlots& head) {
+  const DType accumulation = accumulation_of(shape.storage);
+  head.norm = builder.add("final_norm/output", shape.storage, shape.rows(), shape.model.hidden);
+  if (!is_llama(shape)) head.mean = builder.add("final_norm/mean", accumulation, 1, shape.rows());
+  head.inverse = builder.add("final_norm/inverse", accumulation, 1, shape.rows());
+}
+
+void add_logits(LayoutBuilder& builder, const StageShape& shape, HeadSlots& head) {
+  const DType accumulation = accumulation_of(shape.storage);
+  head.logits = builder.add("logits", accumulation, shape.rows(), shape.model.vocabulary);
+  head.log_sum_exp = builder.add("logits/log_sum_exp", accumulation, 1, shape.rows());
+  head.losses = builder.add("losses", accumulation, 1, shape.rows());
+}
+
+TensorSlot add_logits_gradient(LayoutBuilder& builder, const StageShape& shape) {
+  return builder.add("logits_gradient", shape.storage, shape.rows(), shape.model.vocabulary);
+}
+
+KeptLayout activations_of(const StageShape& shape, HeadSlots logits) {
+  LayoutBuilder builder;
+  KeptLayout kept;
+  for (std::int64_t i = 0; i < shape.end.value() - shape.begin.value(); ++i) {
+    kept.blocks.push_back(add_block_forward(builder, shape, prefix_of(shape, i), shape.first || i > 0));
+  }
+  kept.head = std::move(logits);
+  if (shape.last) {
+    kept.head.input = builder.add("final_norm/input", shape.storage, shape.rows(), shape.model.hidden);
+    add_final_norm(builder, shape, kept.head);
+  }
+  kept.buffer = builder.finish();
+  return kept;
+}
+
+KeptLayout weight_operands_of(const StageShape& shape) {
+  LayoutBuilder builder;
+  KeptLayout kept;
+  for (std::int64_t i = 0; i < shape.end.value() - shape.begin.value(); ++i) {
+    BlockBuilder block{builder, prefix_of(shape, i), shape.rows()};
+    block.add(BlockTensor::output_gradient, "output_gradient", shape.storage, shape.model.hidden);
+    add_operands(block, shape);
+    kept.blocks.push_back(block.take());
+  }
+  if (shape.last) kept.head.logits_gradient = add_logits_gradient(builder, shape);
+  kept.buffer = builder.finish();
+  return kept;
+}
+
+std::array<TensorSlot, 2> add_streams(LayoutBuilder& builder, const StageShape& shape, const std::string& name) {
+  return {builder.add(name + "/0", shape.storage, shape.rows(), shape.model.hidden),
+          builder.add(name + "/1", shape.storage, shape.rows(), shape.model.hidden)};
+}
+
+WorkLayout forward_work_of(const StageShape& shape) {
+  LayoutBuilder builder;
+  WorkLayout work;
+  work.stream = add_streams(builder, shape, "stream");
+  const std::int64_t shared = builder.mark();
+  work.block = add_block_forward(builder, shape, "block/", false);
+  if (shape.last) {
+    builder.rewind(shared);
+    add_final_norm(builder, shape, work.head);
+    add_logits(builder, shape, work.head);
+  }
+  work.buffer = builder.finish();
+  return work;
+}
+
+WorkLayout backward_work_of(const StageShape& shape) {
+  LayoutBuilder builder;
+  WorkLayout work;
+  work.stream = add_streams(builder, shape, "stream_gradient");
+  BlockBuilder block{builder, "block/", shape.rows()};
+  block.add(BlockTensor::norm_gradient, "norm_gradient", shape.storage, shape.model.hidden);
+  const std::int64_t shared = builder.mark();
+  add_operands(block, shape);
+  block.add(BlockTensor::hidden_gradient, "hidden_gradient", shape.storage, shape.model.ffn);
+  block.add(BlockTensor::attention_gradient, "attention_gradient", shape.storage, shape.model.query_width());
+  work.block = block.take();
+  if (shape.last) {
+    builder.rewind(shared);
+    work.head.logits_gradient = add_logits_gradient(builder, shape);
+  }
+  work.buffer = builder.finish();
+  return work;
+}
+
+bool is_tied_on_one_stage(const StageShape& shape) {
+  return shape.model.tie_embeddings && shape.first && shape.last;
+}
+
+// Files `slot` under its role. A tied last stage's own table, the last of its parameters, is the head.
+void file(ParameterLayout& layout, const StageShape& shape, const Parameter& parameter, const TensorSlot& slot) {
+  const bool in_block = parameter.name.starts_with("layers/");
+  ParameterSlots& slots =
+      in_block ? layout.blocks[static_cast<std::size_t>(parameter.layer.value() - shape.begin.value())] : layout.beside;
+  slots[static_cast<std::size_t>(parameter.role)] = slot;
+  const ParameterRole head = shape.model.tie_embeddings ? ParameterRole::token_embedding : ParameterRole::head_weight;
+  if (shape.last && parameter.role == head) layout.head = slot;
+}
+
+ParameterLayout parameters_layout_of(const StageShape& shape, DType type) {
+  LayoutBuilder builder;
+  ParameterLayout layout;
+  layout.blocks.resize(static_cast<std::size_t>(shape.end.value() - shape.begin.value()));
+  for (const Parameter& p : parameters_of_stage(shape.model, shape.begin, shape.end, shape.first, shape.last)) {
+    file(layout, shape, p, builder.add(p.name, type, p.rows, p.columns));
+  }
+  layout.buffer = builder.finish();
+  return layout;
+}
+
+// As the parameters, in the accumulation type; a table with two uses on this stage has a second gradient at the end.
+ParameterLayout gradients_layout_of(const StageShape& shape) {
+  LayoutBuilder builder;
+  ParameterLayout layout = parameters_layout_of(shape, accumulation_of(shape.storage));
+  if (!is_tied_on_one_stage(shape)) return layout;
+  for (const TensorSlot& slot : layout.buffer.tensors) builder.add(slot.name, slot.type, slot.rows, slot.columns);
+  layout.head = builder.add("head/weight", accumulation_of(shape.storage), shape.model.vocabulary, shape.model.hidden);
+  layout.buffer = builder.finish();
+  return layout;
+}
+
+BufferLayout tokens_of(const StageShape& shape) {
+  LayoutBuilder builder;
+  if (shape.first) builder.add("tokens", DType::i32, 1, shape.rows());
+  if (shape.last) builder.add("targets", DType::i32, 1, shape.rows());
+  return builder.finish();
+}
+
+BufferLayout stream_of(const StageShape& shape) {
+  LayoutBuilder builder;
+  builder.add("stream", shape.storage, shape.rows(), shape.model.hidden);
+  return builder.finish();
+}
+
+}  // namespace
+
+StageLayouts::StageLayouts(const StageShape& shape)
+    : parameters{parameters_layout_of(shape, shape.storage)},
+      gradients{gradients_layout_of(shape)},
+      weight_operands{weight_operands_of(shape)},
+      forward_work{forward_work_of(shape)},
+      backward_work{backward_work_of(shape)},
+      tokens{tokens_of(shape)},
+      stream_buffer{stream_of(shape)},
+      stream{stream_buffer.tensors.front()} {
+  LayoutBuilder builder;
+  HeadSlots head;
+  if (shape.last) add_logits(builder, shape, head);
+  logits = builder.finish();
+  activations = activations_of(shape, std::move(head));
+}
+
+Bytes StageLayouts::workspace() const {
+  return std::max(forward_work.buffer.bytes, backward_work.buffer.bytes);
+}
+
+DType accumulation_of(DType storage) {
+  return storage == DType::f64 ? DType::f64 : DType::f32;
+}
+
+Matrix at(const TensorSlot& slot, std::byte* base) {
+  if (slot.rows == 0) return {};
+  require(base != nullptr, "stage: no buffer was given for {}", slot.name);
+  return {base + slot.offset.value, slot.type, slot.rows, slot.columns};
+}
+
+ConstMatrix at(const TensorSlot& slot, const std::byte* base) {
+  if (slot.rows == 0) return {};
+  require(base != nullptr, "stage: no buffer was given for {}", slot.name);
+  return {base + slot.offset.value, slot.type, slot.rows, slot.columns};
+}
+
+}  // namespace penstock

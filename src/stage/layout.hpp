@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the tensors of a stage lie in its buffers. Computed once per stage; forward and backward turn slots into
+// matrices.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/tensor.hpp"
+#include "stage/stage.hpp"
+
+namespace penstock {
+
+/// The tensors of one transformer block, whichever buffer each lies in. [T, C] with T the rows of the micro-batch, h
+/// hidden, f ffn width, q and kv the widths of queries and keys. Those of the first two groups are kept from forward to
+/// backward.
+enum class BlockTensor : std::uint8_t {
+  input,           ///< [T, h], the residual stream before the block
+  attention_norm,  ///< [T, h]
+  query,
+  key,
+  value,      ///< [T, q], [T, kv], [T, kv]; query and key rotated (llama)
+  attention,  ///< [T, q], the heads' outputs
+  residual,   ///< [T, h], the stream after attention
+  ffn_norm,   ///< [T, h]
+  gate,
+  up,      ///< [T, f]; gate: llama
+  hidden,  ///< [T, f], swiglu(gate, up) or gelu(up)
+
+  attention_norm_mean,
+  attention_norm_inverse,  ///< A [1, T]; means: gpt2
+  log_sum_exp,             ///< A [heads, T]
+  ffn_norm_mean,
+  ffn_norm_inverse,
+
+  output_gradient,  ///< [T, h], at the block's output, so at the down projection's too
+  gate_gradient,
+  up_gradient,
+  residual_gradient,  ///< [T, h], at `residual`, so at the attention output projection's too
+  query_gradient,
+  key_gradient,
+  value_gradient,
+
+  hidden_gradient,    ///< [T, f]
+  norm_gradient,      ///< [T, h], at either norm's output
+  attention_gradient  ///< [T, q]
+};
+inline constexpr std::size_t block_tensor_count = 26;
+inline constexpr std::size_t parameter_role_count = static_cast<std::size_t>(ParameterRole::head_weight) + 1;
+
+/// One slot per tensor; those that are not in the buffer are empty (rows = 0).
+using BlockSlots = std::array<TensorSlot, block_tensor_count>;
+using ParameterSlots = std::array<TensorSlot, parameter_role_count>;
+
+/// The final norm and the head of the last stage.
+struct HeadSlots {
+  TensorSlot input;            ///< [T, h], the residual stream after the last block
+  TensorSlot norm;             ///< [T, h]
+  TensorSlot mean;             ///< A [1, T], gpt2
+  TensorSlot inverse;          ///< A [1, T]
+  TensorSlot logits;           ///< A [T, vocabulary]
+  TensorSlot log_sum_exp;      ///< A [1, T]
+  TensorSlot losses;           ///< A [1, T]
+  TensorSlot logits_gradient;  ///< [T, vocabulary]
+};
+
+/// Parameters or gradients of a stage.
+struct ParameterLayout {
+  BufferLayout buffer;
+  std::vector<ParameterSlots> blocks;  ///< by layer of the stage
+  ParameterSlots beside;               ///< embeddings, final norm
+  TensorSlot head;                     ///< what the logits are formed with: head, or the table when tied
+};
+
+/// What is kept from forward to backward, or from backward_input to backward_weight.
+struct KeptLayout {
+  BufferLayout buffer;
+  std::vector<BlockSlots> blocks;  ///< by layer of the stage
+  HeadSlots head;
+};
+
+/// A part of the workspace. The tensors of the block and those of the head share memory, never used at once.
+struct WorkLayout {
+  BufferLayout buffer;
+  std::array<TensorSlot, 2> stream;  ///< [T, h], the residual stream, or its gradient, between blocks
+  BlockSlots block;
+  HeadSlots head;
+};
+
+/// All of them.
+struct StageLayouts {
+  explicit StageLayouts(const StageShape& shape);
+  ParameterLayout parameters;
+  ParameterLayout gradients;
+  KeptLayout activations;
+  BufferLayout logits;
+  KeptLayout weight_operands;
+  WorkLayout forward_work;  ///< of a forward that keeps nothing
+  WorkLayout backward_work;
+  BufferLayout tokens;
+  BufferLayout stream_buffer;  ///< of input, output and their gradients
+  TensorSlot stream;           ///< [T, h], the only tensor of each
+  Bytes workspace() const;     ///< of both works, the kernels' scratch behind it not included
+};
+
+/// Type of statistics, logits and weight gradients.
+DType accumulation_of(DType storage);
+
+/// The tensor of a slot in the buffer that starts at `base`; empty if the slot is. @pre base is not null for a real
+/// slot.
+Matrix at(const TensorSlot& slot, std::byte* base);
+ConstMatrix at(const TensorSlot& slot, const std::byte* base);
+
+}  // namespace penstock

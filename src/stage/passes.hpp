@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One call of a stage: its blocks in order, and what stands beside them.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/kernels.hpp"
+#include "stage/block.hpp"
+#include "stage/layout.hpp"
+#include "stage/stage.hpp"
+
+namespace penstock {
+
+/// What every call works with.
+struct StageCall {
+  Kernels& kernels;
+  const StageShape& shape;
+  const StageLayouts& layouts;
+  const StageBuffers& buffers;
+
+  std::int64_t blocks() const { return shape.end.value() - shape.begin.value(); }
+  const FamilyMath& family() const { return math_of(shape.model.family); }
+  ConstParameterTensors parameters() const { return {layouts.parameters.beside, buffers.parameters}; }
+  ParameterTensors gradients() const { return {layouts.gradients.beside, buffers.gradients}; }
+  ConstMatrix head() const { return at(layouts.parameters.head, buffers.parameters); }
+  /// Token or target numbers as a matrix. @throws Error internal if they are not there, naming them.
+  ConstMatrix numbers(const std::int32_t* data, const char* name) const;
+  /// Block `index` of the stage with its parameters, nothing else placed.
+  Block block(std::int64_t index) const;
+};
+
+/// What a forward leaves: all that the backward needs, or the result alone; recompute leaves all but the stage's
+/// output.
+enum class ForwardKind : std::uint8_t { keep, nothing, recompute };
+
+/// Returns the sum of the rows' losses (last stage with targets; else 0).
+double run_forward(const StageCall& call, ForwardKind kind);
+
+/// Where the operands of the weight gradients go: with `at_once` they lie in the workspace, and each block's weight
+/// gradients follow its input gradient; else they go to weight_operands.
+enum class WeightGradients : std::uint8_t { at_once, later };
+
+void run_backward_input(const StageCall& call, double loss_scale, WeightGradients weights);
+void run_backward_weight(const StageCall& call);
+
+}  // namespace penstock

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stage/stage.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "stage/layout.hpp"
+#include "stage/passes.hpp"
+
+namespace penstock {
+namespace {
+
+const StageShape& checked(const StageShape& shape) {
+  check(shape.model);
+  require(shape.begin < shape.end && shape.begin >= Layer{0} && shape.end <= Layer{shape.model.layers},
+          "stage: layers {} to {} are no part of the model's {}", shape.begin, shape.end, shape.model.layers);
+  require(shape.sequences > 0 && shape.tokens > 0, "stage: {} sequences of {} tokens", shape.sequences, shape.tokens);
+  require(shape.model.family != Family::gpt2 || shape.tokens <= shape.model.positions,
+          "stage: sequences of {} tokens need as many positions; the model has {}", shape.tokens,
+          shape.model.positions);
+  return shape;
+}
+
+KernelLimits limits_of(const StageShape& shape) {
+  const ModelSpec& model = shape.model;
+  return {.tokens = shape.rows(),
+          .width = std::max({model.hidden, model.ffn, model.query_width(), model.kv_width()}),
+          .vocabulary = shape.last ? model.vocabulary : 0,
+          .attention = {.sequences = shape.sequences,
+                        .query_tokens = shape.tokens,
+                        .key_tokens = shape.tokens,
+                        .heads = model.heads,
+                        .kv_heads = model.kv_heads,
+                        .head_size = model.head_size},
+          .storage = shape.storage};
+}
+
+// Gives the kernels the workspace behind the stage's own part. Every call begins so: other stages bind theirs.
+StageCall begin_call(Kernels& kernels, const StageShape& shape, const StageLayouts& layouts,
+                     const StageBuffers& buffers) {
+  const std::int64_t scratch = kernels.scratch_bytes(limits_of(shape)).value;
+  require(buffers.workspace != nullptr, "stage: no workspace was given");
+  kernels.bind_scratch({buffers.workspace + layouts.workspace().value, static_cast<std::size_t>(scratch)});
+  return {kernels, shape, layouts, buffers};
+}
+
+}  // namespace
+
+ConstMatrix StageCall::numbers(const std::int32_t* data, const char* name) const {
+  require(data != nullptr, "stage: no {} were given", name);
+  return {reinterpret_cast<const std::byte*>(data), DType::i32, 1, shape.rows()};
+}
+
+Block StageCall::block(std::int64_t index) const {
+  return {.kernels = kernels,
+          .shape = shape,
+          .family = family(),
+          .parameters = {layouts.parameters.blocks[static_cast<std::size_t>(index)], buffers.parameters}};
+}
+
+StageMath::StageMath(const StageShape& shape)
+    : shape_{checked(shape)}, layouts_{std::make_shared<const StageLayouts>(shape_)} {}
+
+BufferLayout StageMath::layout(BufferKind kind) const {
+  switch (kind) {
+    case BufferKind::parameters:
+      return layouts_->parameters.buffer;
+    case BufferKind::gradients:
+      return layouts_->gradients.buffer;
+    case BufferKind::tokens:
+      return layouts_->tokens;
+    case BufferKind::workspace: {
+      BufferLayout both = layouts_->forward_work.buffer;
+      const auto& more = layouts_->backward_work.buffer.tensors;
+      both.tensors.insert(both.tensors.end(), more.begin(), more.end());
+      both.bytes = layouts_->workspace();
+      return both;
+    }
+    case BufferKind::input:
+    case BufferKind::input_gradient:
+      return shape_.first ? BufferLayout{} : layouts_->stream_buffer;
+    case BufferKind::output:
+    case BufferKind::output_gradient:
+      return shape_.last ? BufferLayout{} : layouts_->stream_buffer;
+    case BufferKind::activations:
+      return layouts_->activations.buffer;
+    case BufferKind::logits:
+      return layouts_->logits;
+    case BufferKind::weight_operands:
+      return layouts_->weight_operands.buffer;
+  }
+  fail(ExitCode::internal, "stage: no layout for buffer kind {}", static_cast<int>(kind));
+}
+
+StageBytes StageMath::bytes(const Kernels& kernels) const {
+  StageBytes bytes;
+  for (int kind = 0; kind < buffer_kind_count; ++kind) {
+    bytes[static_cast<std::size_t>(kind)] = layout(static_cast<BufferKind>(kind)).bytes;
+  }
+  const std::int64_t scratch = round_up(kernels.scratch_bytes(limits_of(shape_)).value, buffer_alignment);
+  bytes[static_cast<std::size_t>(BufferKind::workspace)] += Bytes{scratch};
+  return bytes;
+}
+
+std::optional<TensorSlot> StageMath::tied_head_gradient() const {
+  if (!shape_.first || !shape_.last || !shape_.model.tie_embeddings) return std::nullopt;
+  return layouts_->gradients.head;
+}
+
+TensorSlot StageMath::logits_in_workspace() const {
+  return layouts_->forward_work.head.logits;
+}
+
+void StageMath::forward(Kernels& kernels, const StageBuffers& buffers, Keep keep, double* loss_sum) const {
+  const StageCall call = begin_call(kernels, shape_, *layouts_, buffers);
+  const double sum = run_forward(call, keep == Keep::activations ? ForwardKind::keep : ForwardKind::nothing);
+  if (shape_.last && loss_sum != nullptr) *loss_sum = sum;
+}
+
+void StageMath::recompute(Kernels& kernels, const StageBuffers& buffers) const {
+  run_forward(begin_call(kernels, shape_, *layouts_, buffers), ForwardKind::recompute);
+}
+
+void StageMath::backward_input(Kernels& kernels, const StageBuffers& buffers, double loss_scale) const {
+  run_backward_input(begin_call(kernels, shape_, *layouts_, buffers), loss_scale, WeightGradients::later);
+}
+
+void StageMath::backward_weight(Kernels& kernels, const StageBuffers& buffers) const {
+  run_backward_weight(begin_call(kernels, shape_, *layouts_, buffers));
+}
+
+void StageMath::backward(Kernels& kernels, const StageBuffers& buffers, double loss_scale) const {
+  run_backward_input(begin_call(kernels, shape_, *layouts_, buffers), loss_scale, WeightGradients::at_once);
+}
+
+}  // namespace penstock
