@@ -13,15 +13,16 @@
 namespace penstock {
 
 /// A group of ranks with its own message space. Every blocking call waits by sleeping between tests, never by spinning,
-/// so that many ranks can share a core. Calls are collective over the group unless said otherwise. Distinct communicators may
-/// be used by distinct threads at the same time; one communicator by one thread at a time.
+/// so that many ranks can share a core. Calls are collective over the group unless said otherwise. Distinct
+/// communicators may be used by distinct threads at the same time; one communicator by one thread at a time.
 ///
-/// MPI stays private to `comm`: `native()` gives the MPI_Comm (as an opaque pointer-sized value) to the modules that hand it
-/// to another library (parallel HDF5).
+/// MPI stays private to `comm`: `native()` gives the MPI_Comm (as an opaque pointer-sized value) to the modules that
+/// hand it to another library (parallel HDF5).
 class Communicator {
  public:
+  /// All ranks of the job; every call gives the same message space. @pre an MpiEnvironment lives.
   static Communicator world();
-  /// This process alone; needs no peers (single-process commands and tests).
+  /// This process alone; needs no peers (single-process commands and tests), nor, for all but native(), a running MPI.
   static Communicator self();
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
@@ -29,8 +30,12 @@ class Communicator {
 
   int rank() const;
   int size() const;
+  /// The same ranks with a message space of their own.
   Communicator duplicate() const;
-  /// Members with the same `color` form one new communicator, ordered by `key`.
+  /// A duplicate that cuts messages into pieces of at most `largest` bytes (1 GiB unless said otherwise; MPI counts in
+  /// 32 bits). Sender and receiver must cut alike.
+  Communicator in_pieces(Bytes largest) const;
+  /// Members with the same `color` (>= 0) form one new communicator, ordered by `key`.
   Communicator split(int color, int key) const;
 
   void barrier() const;
@@ -44,11 +49,14 @@ class Communicator {
   /// Sums of int64 and extrema are exact in any order, so these may use MPI reductions; floating-point sums never do.
   std::int64_t sum(std::int64_t value) const;
   std::int64_t maximum(std::int64_t value) const;
+  /// NaN if any rank has NaN.
   double maximum(double value) const;
-  /// Point to point, not collective; bytes above 2 GiB are cut into pieces inside. Blocks until the memory may be reused.
+  /// Point to point, not collective, to another rank. Blocks until the memory may be reused.
+  /// @throws Error if the message received has another length.
   void send(std::span<const std::byte> data, int to, int tag) const;
   void receive(std::span<std::byte> data, int from, int tag) const;
-  /// Both directions at once (either span may be empty): never deadlocks against a matching call.
+  /// Both directions at once (an empty span: nothing in that direction; peers may be oneself): never deadlocks against
+  /// a matching call.
   void exchange(std::span<const std::byte> out, int to, std::span<std::byte> in, int from, int tag) const;
 
   /// The MPI_Comm, for parallel HDF5.

@@ -12,6 +12,9 @@ namespace penstock {
 
 /// Starts MPI with MPI_THREAD_MULTIPLE for the life of the object, names the process for the log, and makes MPI errors
 /// Error exceptions. One per process, made in main. @throws Error if the MPI library gives less thread support.
+///
+/// The destructor waits (asleep) for all ranks. A fault that one rank sees alone must therefore end in abort(), called
+/// while the environment lives, and not unwind past it.
 class MpiEnvironment {
  public:
   MpiEnvironment(int* argc, char*** argv);
@@ -20,7 +23,8 @@ class MpiEnvironment {
   MpiEnvironment& operator=(const MpiEnvironment&) = delete;
   int rank() const { return rank_; }
   int size() const { return size_; }
-  /// Ends all ranks of the job at once with `code`, for faults that one rank sees alone. Lines already written are flushed.
+  /// Ends all ranks of the job at once with `code`, for faults that one rank sees alone. Lines already written are
+  /// flushed.
   [[noreturn]] static void abort(ExitCode code);
 
  private:

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/environment.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <mpi.h>
+
+#include "base/log.hpp"
+#include "comm/backoff.hpp"
+#include "comm/communicator.hpp"
+#include "comm/mpi_error.hpp"
+
+namespace penstock {
+namespace {
+
+/// Settings of Open MPI that many ranks on few cores need; what the user has set stays.
+void set_library_defaults() {
+  constexpr int keep_what_is_set = 0;
+  setenv("OMPI_MCA_mpi_yield_when_idle", "1", keep_what_is_set);
+}
+
+void start_library(int* argc, char*** argv) {
+  int provided = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "starting MPI");
+  if (provided < MPI_THREAD_MULTIPLE) {
+    fail(ExitCode::bad_input,
+         "this MPI library supports thread level {} only, and Penstock's threads send and receive at the same time "
+         "(MPI_THREAD_MULTIPLE, {}); use an MPI built with thread support, such as Debian's Open MPI",
+         provided, MPI_THREAD_MULTIPLE);
+  }
+}
+
+}  // namespace
+
+MpiEnvironment::MpiEnvironment(int* argc, char*** argv) {
+  sharpen_sleeps();
+  set_library_defaults();
+  start_library(argc, argv);
+  // Communicators made from these two inherit the handler.
+  check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "setting the error handler");
+  check_mpi(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "setting the error handler");
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "asking for the rank");
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size_), "asking for the number of ranks");
+  log::set_process(rank_, rank_ == 0);
+}
+
+MpiEnvironment::~MpiEnvironment() {
+  try {
+    // MPI_Finalize waits for the other ranks by spinning: they are awaited asleep first.
+    Communicator::world().barrier();
+  } catch (const std::exception& error) {
+    log::warning("ending MPI: {}", error.what());
+  }
+  if (const int status = MPI_Finalize(); status != MPI_SUCCESS) log::warning("ending MPI: {}", mpi_error_text(status));
+}
+
+void MpiEnvironment::abort(ExitCode code) {
+  std::fflush(nullptr);
+  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+  std::_Exit(static_cast<int>(code));
+}
+
+}  // namespace penstock
