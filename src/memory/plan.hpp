@@ -9,14 +9,15 @@
 
 #include "base/index.hpp"
 #include "base/units.hpp"
+#include "schedule/graph.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/semantics.hpp"
 
 namespace penstock {
 
 /// Bytes of each kind of buffer of one stage (per micro-batch and slice where the kind is). Computed by `stage/sizes`.
-/// The entry of tokens is for one micro-batch: the buffer holds shape.micro_batches of them. The entry of workspace is what that
-/// stage needs; a rank has one workspace, the largest over its stages.
+/// The entry of tokens is for one micro-batch: the buffer holds shape.micro_batches of them. The entry of workspace is
+/// what that stage needs; a rank has one workspace, the largest over its stages.
 using StageBytes = std::array<Bytes, buffer_kind_count>;
 
 /// Every offset and size is a multiple of this (a cache line pair; cuBLASLt's widest alignment).
@@ -32,9 +33,19 @@ struct PlannedBuffer {
 /// One action of the list with its memory.
 struct PlannedAction {
   Action action;
-  std::vector<PlannedBuffer> takes;        ///< taken when the action's place in the list comes
-  std::vector<SymbolicBuffer> frees;       ///< free for later actions of the list, once this one is complete
-  std::vector<std::int32_t> waits_for;     ///< list positions of actions that freed memory which this one takes
+  std::vector<PlannedBuffer> takes;     ///< taken when the action's place in the list comes
+  std::vector<SymbolicBuffer> frees;    ///< free for later actions of the list, once this one is complete
+  std::vector<std::int32_t> waits_for;  ///< list positions of actions that freed memory which this one takes,
+                                        ///< ascending; those that the order of a lane implies are left out
+};
+
+/// Buffers of one kind and size: a row of the table of what takes the bytes.
+struct MemoryUse {
+  BufferKind kind = BufferKind::workspace;
+  std::int64_t count = 0;
+  Bytes each;
+  Bytes total() const { return each * count; }
+  friend bool operator==(const MemoryUse&, const MemoryUse&) = default;
 };
 
 /// The walk of one rank's list: the persistent buffers, then the offsets of all others, in list order.
@@ -43,19 +54,21 @@ struct RankPlan {
   std::vector<PlannedBuffer> persistent;
   std::vector<PlannedAction> actions;
   Bytes persistent_bytes;
-  Bytes peak;                              ///< highest end of any buffer at any time
-  std::map<BufferKind, Bytes> at_peak;     ///< bytes by kind when the peak is reached: the table of exit code 3
+  Bytes peak;                           ///< highest end of any buffer at any time
+  std::map<BufferKind, Bytes> at_peak;  ///< bytes by kind when the peak is first reached, persistent ones included
+  std::vector<MemoryUse> table;         ///< the same by kind and size, largest total first: the table of exit code 3
+  Bytes unused_at_peak;                 ///< holes below the peak that no buffer fitted into
 };
 
-/// The persistent buffers that `rank` needs over several schedules (training, validation, generation), so that they lie at
-/// the same offsets in each: give the result to the plans of all. Workspace and tokens are the largest asked for.
+/// The persistent buffers that `rank` needs over several schedules (training, validation, generation), so that they lie
+/// at the same offsets in each: give the result to the plans of all. Workspace and tokens are the largest asked for.
 struct PersistentLayout {
   std::vector<PlannedBuffer> buffers;
   Bytes bytes;
 };
 
-
-/// Parameters and gradients (no gradients if all schedules are forward-only), tokens, workspace; `schedules` share the stages.
+/// Parameters and gradients (no gradients if all schedules are forward-only), tokens, workspace; `schedules` share the
+/// stages.
 PersistentLayout lay_out_persistent(const std::vector<const Schedule*>& schedules, Rank rank,
                                     const std::vector<PerStage<StageBytes>>& stage_bytes);
 
@@ -63,5 +76,17 @@ PersistentLayout lay_out_persistent(const std::vector<const Schedule*>& schedule
 /// `stage_bytes` has an entry per stage. @throws Error internal if the list frees what it did not take.
 RankPlan plan_rank(const Schedule& schedule, Rank rank, const PerStage<StageBytes>& stage_bytes,
                    const PersistentLayout& persistent);
+
+/// The plan's waits as edges of the dependence graph, for `validate` and `simulate`.
+std::vector<MemoryEdge> memory_edges(const RankPlan& plan);
+
+/// What takes the bytes at the peak, one line per kind and size, largest first: for check, the log and errors.
+std::string memory_table(const RankPlan& plan);
+
+/// @throws Error does_not_fit if the plan's peak exceeds `capacity`, with the table and what to change.
+void check_capacity(const RankPlan& plan, Bytes capacity);
+
+/// The most buffers of `kind` that are live at one place of the rank's list.
+std::int32_t most_live(const Schedule& schedule, Rank rank, BufferKind kind);
 
 }  // namespace penstock

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string_view>
+
+#include "base/error.hpp"
+#include "memory/plan.hpp"
+
+namespace penstock {
+
+namespace {
+
+/// What to change when buffers of `kind` take the most.
+std::string_view advice(BufferKind kind) {
+  switch (kind) {
+    case BufferKind::parameters:
+    case BufferKind::gradients:
+      return "use more pipeline ranks, so that each holds fewer layers";
+    case BufferKind::activations:
+    case BufferKind::weight_operands:
+      return "set memory.recompute: full, use schedule 1f1b (it keeps fewer micro-batches than gpipe), or a smaller "
+             "training.micro_batch or training.sequence";
+    case BufferKind::tokens:
+    case BufferKind::workspace:
+    case BufferKind::input:
+    case BufferKind::output:
+    case BufferKind::logits:
+    case BufferKind::output_gradient:
+    case BufferKind::input_gradient:
+      return "use a smaller training.micro_batch or training.sequence";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string memory_table(const RankPlan& plan) {
+  std::string text;
+  for (const MemoryUse& use : plan.table) {
+    text += fmt::format("  {:<16} {:>5} x {:>10} = {:>10}\n", name_of(use.kind), use.count, to_text(use.each),
+                        to_text(use.total()));
+  }
+  if (plan.unused_at_peak.value > 0)
+    text += fmt::format("  {:<16} {:>31}\n", "between buffers", to_text(plan.unused_at_peak));
+  return text;
+}
+
+void check_capacity(const RankPlan& plan, Bytes capacity) {
+  if (plan.peak <= capacity) return;
+  const std::string_view change = plan.table.empty() ? "use more pipeline ranks" : advice(plan.table.front().kind);
+  fail(ExitCode::does_not_fit,
+       "rank {}: the plan needs {} ({} bytes) of device memory, and memory.device is {} ({} bytes). At the peak are in "
+       "use:\n{}To fit, {}; or give it {} bytes.",
+       plan.rank, to_text(plan.peak), plan.peak.value, to_text(capacity), capacity.value, memory_table(plan), change,
+       plan.peak.value);
+}
+
+}  // namespace penstock
