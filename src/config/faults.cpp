@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/faults.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "config/words.hpp"
+
+namespace penstock {
+namespace {
+
+/// More lines than this help no one.
+constexpr std::size_t most_lines = 100;
+
+std::string place_text(const Position& position, const std::string& file, const std::vector<std::string>& overrides) {
+  if (position.override_index < 0) return fmt::format("{}:{}:{}", file, position.line, position.column);
+  return fmt::format("--set {}", shown(overrides[static_cast<std::size_t>(position.override_index)]));
+}
+
+bool stands_before(const Fault& a, const Fault& b) {
+  return std::tie(a.position.override_index, a.position.line, a.position.column) <
+         std::tie(b.position.override_index, b.position.line, b.position.column);
+}
+
+}  // namespace
+
+void Faults::add(const Position& position, const std::string& key, std::string reason) {
+  faults_.push_back({position, key, std::move(reason)});
+  keys_.insert(key);
+}
+
+void Faults::add_all(const Faults& others) {
+  for (const auto& fault : others.faults_) add(fault.position, fault.key, fault.reason);
+}
+
+bool Faults::concern(std::string_view key) const {
+  if (keys_.contains(key)) return true;
+  const auto dot = key.rfind('.');
+  return dot != std::string_view::npos && concern(key.substr(0, dot));
+}
+
+std::string Faults::text(const std::string& file, const std::vector<std::string>& overrides) const {
+  auto sorted = faults_;
+  std::stable_sort(sorted.begin(), sorted.end(), stands_before);
+  std::string lines;
+  for (std::size_t i = 0; i < std::min(sorted.size(), most_lines); ++i) {
+    const Fault& fault = sorted[i];
+    if (i > 0) lines += '\n';
+    lines += place_text(fault.position, file, overrides) + ": ";
+    if (!fault.key.empty()) lines += fault.key + ": ";
+    lines += fault.reason;
+  }
+  if (sorted.size() > most_lines) lines += fmt::format("\n... and {} more faults", sorted.size() - most_lines);
+  return lines;
+}
+
+}  // namespace penstock

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/deck.hpp"
+
+namespace penstock {
+
+/// Reads a deck's file; `overrides` are the `key=value` of the command line's --set, applied in order over the file
+/// before anything is checked. The deck returned is `resolved` and breaks no rule of `check_deck`.
+/// @throws Error bad_input with a line for every fault: `file:line:column: key: reason`.
+Deck read_deck(const std::string& path, const std::vector<std::string>& overrides = {});
+
+/// The same from a text; `name` stands for the file in messages.
+Deck parse_deck(std::string_view text, const std::string& name, const std::vector<std::string>& overrides = {});
+
+}  // namespace penstock
