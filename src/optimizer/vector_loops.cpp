@@ -26,7 +26,7 @@ const VectorLoops* vector_loops(std::string_view instruction_set) {
 }
 
 const VectorLoops& vector_loops() {
-  static const VectorLoops& widest = [] {
+  static const VectorLoops& widest = []() -> const VectorLoops& {
     for (const std::string_view name : {"avx512", "avx2"}) {
       if (const VectorLoops* found = vector_loops(name)) return *found;
     }
