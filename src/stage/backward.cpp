@@ -10,14 +10,12 @@ std::size_t number_of(BlockTensor tensor) {
   return static_cast<std::size_t>(tensor);
 }
 
-// Block `i` with what the forward kept.
+// Block `i` with what the forward kept inside it.
 Block kept_block(const StageCall& call, std::int64_t i) {
   Block block = call.block(i);
   const BlockSlots& slots = call.layouts.activations.blocks[static_cast<std::size_t>(i)];
   block.gradients = {call.layouts.gradients.blocks[static_cast<std::size_t>(i)], call.buffers.gradients};
   block.tensors.place(slots, call.buffers.activations);
-  block.input = i == 0 && !call.shape.first ? at(call.layouts.stream, call.buffers.input)
-                                            : ConstMatrix{block[BlockTensor::input]};
   return block;
 }
 
@@ -70,6 +68,8 @@ class BackwardPass {
       block.tensors.place(call_.layouts.weight_operands.blocks[static_cast<std::size_t>(i)],
                           call_.buffers.weight_operands);
     }
+    block.input = i == 0 && !call_.shape.first ? at(call_.layouts.stream, call_.buffers.input)
+                                               : ConstMatrix{block[BlockTensor::input]};
     block.output_gradient = output_gradient(i);
     block.input_gradient = stream_gradient(i);
     return block;

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What must not change a bit: where a model is cut, recomputation, when weight gradients are formed, what is kept.
+#include <bit>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "kernels/reference/values.hpp"
+#include "pipeline.hpp"
+
+namespace penstock::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double loss_scale = 0.125;
+
+struct PassCase {
+  std::string name;
+  ModelSpec model;
+  bool tied = false;
+  DType storage = DType::f32;
+};
+
+// gtest prints parameters; the name says all.
+void PrintTo(const PassCase& value, std::ostream* stream) {
+  *stream << value.name;
+}
+
+std::vector<PassCase> pass_cases() {
+  std::vector<PassCase> cases;
+  for (const DType storage : {DType::bf16, DType::f32}) {
+    for (const bool tied : {false, true}) {
+      const std::string suffix = std::string{tied ? "_tied" : ""} + (storage == DType::bf16 ? "_bf16" : "_f32");
+      cases.push_back({"llama" + suffix, small_llama(), tied, storage});
+      cases.push_back({"gpt2" + suffix, small_gpt2(), tied, storage});
+    }
+  }
+  return cases;
+}
+
+class Passes : public testing::TestWithParam<PassCase> {
+ protected:
+  Pipeline cut(std::vector<std::int32_t> layers_per_stage) {
+    PipelineShape shape{.model = GetParam().model,
+                        .sequences = 3,
+                        .tokens = 5,
+                        .storage = GetParam().storage,
+                        .layers_per_stage = std::move(layers_per_stage)};
+    shape.model.tie_embeddings = GetParam().tied;
+    return Pipeline{shape, *kernels_};
+  }
+
+  std::unique_ptr<Kernels> kernels_ = make_reference_kernels();
+};
+
+// The bits of a gradient: NaN and the sign of zero count.
+std::vector<std::uint64_t> bits_of(const std::vector<double>& values) {
+  std::vector<std::uint64_t> bits;
+  for (const double value : values) bits.push_back(std::bit_cast<std::uint64_t>(value));
+  return bits;
+}
+
+void expect_same_bits(const Gradients& actual, const Gradients& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (const auto& [name, values] : expected) {
+    ASSERT_TRUE(actual.contains(name)) << name;
+    EXPECT_EQ(bits_of(actual.at(name)), bits_of(values)) << name;
+  }
+}
+
+void expect_finite(const Gradients& gradients) {
+  for (const auto& [name, values] : gradients) {
+    for (const double value : values) ASSERT_TRUE(std::isfinite(value)) << name;
+  }
+}
+
+TEST_P(Passes, OfAModelInTwoAndThreeStagesGiveTheBitsOfOne) {
+  Pipeline whole = cut({3});
+  const double loss = whole.run(Backward::whole, Recompute::none, loss_scale);
+  expect_finite(whole.gradients());
+
+  for (const auto& layers : {std::vector{2, 1}, std::vector{1, 2}, std::vector{1, 1, 1}}) {
+    Pipeline parts = cut({layers.begin(), layers.end()});
+
+    EXPECT_EQ(parts.run(Backward::whole, Recompute::none, loss_scale), loss);
+    expect_same_bits(parts.gradients(), whole.gradients());
+  }
+}
+
+TEST_P(Passes, WithWeightGradientsLaterGiveTheSameBits) {
+  for (const auto& layers : {std::vector{3}, std::vector{1, 2}}) {
+    Pipeline whole = cut({layers.begin(), layers.end()});
+    Pipeline split = cut({layers.begin(), layers.end()});
+
+    whole.run(Backward::whole, Recompute::none, loss_scale);
+    split.run(Backward::split, Recompute::none, loss_scale);
+
+    expect_same_bits(split.gradients(), whole.gradients());
+  }
+}
+
+TEST_P(Passes, WithRecomputationGiveTheSameBits) {
+  Pipeline kept = cut({2, 1});
+  Pipeline recomputed = cut({2, 1});
+
+  const double loss = kept.run(Backward::whole, Recompute::none, loss_scale);
+
+  EXPECT_EQ(recomputed.run(Backward::whole, Recompute::full, loss_scale), loss);
+  expect_same_bits(recomputed.gradients(), kept.gradients());
+}
+
+TEST_P(Passes, RecomputationLeavesTheBitsOfTheForward) {
+  for (const auto& layers : {std::vector{3}, std::vector{2, 1}}) {
+    Pipeline pipeline = cut({layers.begin(), layers.end()});
+    pipeline.forward(StageMath::Keep::activations);
+    for (std::size_t stage = 0; stage < pipeline.stages(); ++stage) {
+      const auto activations = pipeline.memory(stage, BufferKind::activations).bytes();
+      const auto logits = pipeline.memory(stage, BufferKind::logits).bytes();
+      pipeline.memory(stage, BufferKind::activations).fill(std::byte{0xFF});
+      pipeline.memory(stage, BufferKind::logits).fill(std::byte{0xFF});
+
+      pipeline.math(stage).recompute(*kernels_, pipeline.buffers(stage));
+
+      EXPECT_EQ(pipeline.memory(stage, BufferKind::activations).bytes(), activations);
+      EXPECT_EQ(pipeline.memory(stage, BufferKind::logits).bytes(), logits);
+    }
+  }
+}
+
+TEST_P(Passes, OfASecondMicroBatchAddToTheGradients) {
+  Pipeline pipeline = cut({2, 1});
+  pipeline.run(Backward::whole, Recompute::none, loss_scale);
+  const Gradients once = pipeline.gradients();
+
+  pipeline.backward(Backward::whole, loss_scale);
+
+  for (const auto& [name, values] : pipeline.gradients()) {
+    const std::vector<double>& single = once.at(name);
+    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], 2 * single[i]) << name;
+  }
+}
+
+TEST_P(Passes, ThatKeepNothingGiveTheSameLossAndLogits) {
+  Pipeline pipeline = cut({2, 1});
+  const double loss = pipeline.forward(StageMath::Keep::activations);
+  const TensorSlot slot = pipeline.math(1).layout(BufferKind::logits).tensors.front();
+  const auto logits = pipeline.memory(1, BufferKind::logits).bytes();
+
+  EXPECT_EQ(pipeline.forward(StageMath::Keep::nothing), loss);
+
+  const std::byte* work =
+      pipeline.memory(1, BufferKind::workspace).data() + pipeline.math(1).logits_in_workspace().offset.value;
+  const auto size = static_cast<std::size_t>(slot.rows * slot.columns * size_of(slot.type));
+  EXPECT_EQ(std::vector(work, work + size), std::vector(logits.begin(), logits.begin() + static_cast<long>(size)));
+}
+
+TEST_P(Passes, WithoutTargetsHandBackLogitsAlone) {
+  Pipeline pipeline = cut({3});
+  pipeline.forward(StageMath::Keep::activations);
+  const auto expected = pipeline.memory(0, BufferKind::logits).bytes();
+  const TensorSlot slot = pipeline.math(0).layout(BufferKind::logits).tensors.front();
+  const Memory logits{pipeline.math(0).layout(BufferKind::logits).bytes};
+  StageBuffers buffers = pipeline.buffers(0);
+  buffers.targets = nullptr;
+  buffers.activations = nullptr;
+  buffers.logits = logits.data();
+  double loss = -1;
+
+  pipeline.math(0).forward(*kernels_, buffers, StageMath::Keep::nothing, &loss);
+
+  const auto size = static_cast<long>(slot.rows * slot.columns * size_of(slot.type));
+  const auto actual = logits.bytes();
+  EXPECT_EQ(loss, 0);
+  EXPECT_EQ(std::vector(actual.begin(), actual.begin() + size), std::vector(expected.begin(), expected.begin() + size));
+}
+
+TEST_P(Passes, CountOnlyRowsWithATarget) {
+  Pipeline pipeline = cut({3});
+
+  const double loss = pipeline.forward(StageMath::Keep::activations);
+
+  const BufferLayout layout = pipeline.math(0).layout(BufferKind::logits);
+  const TensorSlot& slot = layout.tensors.back();
+  double sum = 0;
+  for (std::int64_t t = 0; t < slot.columns; ++t) {
+    const Matrix losses{pipeline.memory(0, BufferKind::logits).data() + slot.offset.value, slot.type, 1, slot.columns};
+    const double row = reference::element(losses, 0, t);
+    EXPECT_EQ(row == 0, t % 5 == 3) << t;
+    sum += row;
+  }
+  EXPECT_EQ(slot.name, "losses");
+  EXPECT_EQ(loss, sum);
+}
+
+INSTANTIATE_TEST_SUITE_P(, Passes, testing::ValuesIn(pass_cases()), [](const auto& one) { return one.param.name; });
+
+std::string fault_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::internal);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(MissingBuffers, AreNamed) {
+  const auto kernels = make_reference_kernels();
+  const Pipeline pipeline{{.model = small_llama(), .storage = DType::f32}, *kernels};
+  const StageMath& math = pipeline.math(0);
+  const auto without = [&](auto StageBuffers::*member) {
+    StageBuffers buffers = pipeline.buffers(0);
+    buffers.*member = nullptr;
+    return fault_of([&] { math.forward(*kernels, buffers, StageMath::Keep::activations, nullptr); });
+  };
+
+  EXPECT_THAT(without(&StageBuffers::workspace), HasSubstr("workspace"));
+  EXPECT_THAT(without(&StageBuffers::tokens), HasSubstr("tokens"));
+  EXPECT_THAT(without(&StageBuffers::targets), HasSubstr("targets"));
+  EXPECT_THAT(without(&StageBuffers::parameters), HasSubstr("embedding/token/weight"));
+  EXPECT_THAT(without(&StageBuffers::activations), HasSubstr("layers/0/input"));
+  EXPECT_THAT(without(&StageBuffers::logits), HasSubstr("logits"));
+}
+
+TEST(StageShapes, ThatAreNoPartOfTheModelAreRefused) {
+  const ModelSpec llama = small_llama();
+  const ModelSpec gpt2 = small_gpt2();
+
+  EXPECT_THAT(fault_of([&] { StageMath{{.model = llama, .begin = Layer{2}, .end = Layer{2}}}; }),
+              HasSubstr("layers 2"));
+  EXPECT_THAT(fault_of([&] { StageMath{{.model = llama, .begin = Layer{2}, .end = Layer{4}}}; }), HasSubstr("to 4"));
+  EXPECT_THAT(fault_of([&] { StageMath{{.model = gpt2, .begin = Layer{0}, .end = Layer{3}, .tokens = 8}}; }),
+              HasSubstr("8 tokens"));
+}
+
+}  // namespace
+}  // namespace penstock::test

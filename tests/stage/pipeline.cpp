@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <numeric>
+#include <stdexcept>
+
+#include "kernels/reference/values.hpp"
+
+namespace penstock::test {
+namespace {
+
+Matrix matrix_of(const TensorSlot& slot, std::byte* base) {
+  return {base + slot.offset.value, slot.type, slot.rows, slot.columns};
+}
+
+double element_of(const TensorSlot& slot, std::byte* base, std::int64_t index) {
+  return reference::element(matrix_of(slot, base), index / slot.columns, index % slot.columns);
+}
+
+const TensorSlot* find(const BufferLayout& layout, const std::string& name) {
+  for (const TensorSlot& slot : layout.tensors) {
+    if (slot.name == name) return &slot;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Memory::Memory(Bytes bytes) : size_{static_cast<std::size_t>(bytes.value)} {
+  data_.reset(static_cast<std::byte*>(::operator new (size_, std::align_val_t{buffer_alignment})));
+  fill(std::byte{0xFF});
+}
+
+void Memory::fill(std::byte value) const {
+  std::fill_n(data_.get(), size_, value);
+}
+
+void Memory::Free::operator()(std::byte* data) const {
+  ::operator delete (data, std::align_val_t{buffer_alignment});
+}
+
+ModelSpec small_llama() {
+  return {.family = Family::llama,
+          .layers = 3,
+          .hidden = 10,
+          .heads = 4,
+          .kv_heads = 2,
+          .head_size = 6,
+          .ffn = 14,
+          .vocabulary = 11};
+}
+
+ModelSpec small_gpt2() {
+  return {.family = Family::gpt2,
+          .layers = 3,
+          .hidden = 10,
+          .heads = 2,
+          .kv_heads = 2,
+          .head_size = 5,
+          .ffn = 14,
+          .vocabulary = 11,
+          .positions = 7};
+}
+
+double test_value(const Parameter& parameter, std::int64_t number, std::int64_t index) {
+  const std::int64_t residue = (31 * index * index + 7919 * index + 10477 * number + 5) % 2003;
+  return parameter.init_constant + static_cast<double>(residue) / 2003.0 - 0.5;
+}
+
+Pipeline::OneStage::OneStage(const StageShape& shape, const Kernels& kernels) : math{shape} {
+  for (const Bytes bytes : math.bytes(kernels)) memories.emplace_back(bytes);
+}
+
+std::int64_t Pipeline::layer_count(std::size_t stage) const {
+  return shape_.layers_per_stage.empty() ? shape_.model.layers : shape_.layers_per_stage[stage];
+}
+
+Pipeline::Pipeline(const PipelineShape& shape, Kernels& kernels) : shape_{shape}, kernels_{kernels} {
+  std::int32_t begin = 0;
+  const std::size_t count = std::max<std::size_t>(1, shape.layers_per_stage.size());
+  for (std::size_t stage = 0; stage < count; ++stage) {
+    const auto end = static_cast<std::int32_t>(begin + layer_count(stage));
+    stages_.push_back(std::make_unique<OneStage>(StageShape{.model = shape.model,
+                                                            .begin = Layer{begin},
+                                                            .end = Layer{end},
+                                                            .first = stage == 0,
+                                                            .last = stage + 1 == count,
+                                                            .sequences = shape.sequences,
+                                                            .tokens = shape.tokens,
+                                                            .storage = shape.storage},
+                                                 kernels));
+    begin = end;
+  }
+  std::int64_t number = 0;
+  for (const Parameter& parameter : parameters_of(shape.model)) {
+    for (std::int64_t i = 0; i < parameter.size(); ++i) {
+      set_parameter(parameter.name, i, test_value(parameter, number, i));
+    }
+    ++number;
+  }
+  for (std::int64_t t = 0; t < shape.sequences * shape.tokens; ++t) {
+    tokens_.push_back(static_cast<std::int32_t>((3 * t * t + 5 * t + 1) % shape.model.vocabulary));
+    targets_.push_back(t % 5 == 3 ? -1 : static_cast<std::int32_t>((7 * t + 2) % shape.model.vocabulary));
+  }
+}
+
+void Pipeline::set_parameter(const std::string& name, std::int64_t index, double value) {
+  for (const auto& stage : stages_) {
+    const BufferLayout layout = stage->math.layout(BufferKind::parameters);
+    if (const TensorSlot* slot = find(layout, name)) {
+      reference::set_element(matrix_of(*slot, stage->memory(BufferKind::parameters).data()), index / slot->columns,
+                             index % slot->columns, value);
+    }
+  }
+}
+
+double Pipeline::parameter(const std::string& name, std::int64_t index) const {
+  for (const auto& stage : stages_) {
+    const BufferLayout layout = stage->math.layout(BufferKind::parameters);
+    if (const TensorSlot* slot = find(layout, name)) {
+      return element_of(*slot, stage->memory(BufferKind::parameters).data(), index);
+    }
+  }
+  throw std::runtime_error{"no parameter " + name};
+}
+
+// A stage's input is the output memory of the stage before, and so on: no copies.
+StageBuffers Pipeline::buffers(std::size_t stage) const {
+  const OneStage& here = *stages_[stage];
+  StageBuffers buffers{.parameters = here.memory(BufferKind::parameters).data(),
+                       .gradients = here.memory(BufferKind::gradients).data(),
+                       .activations = here.memory(BufferKind::activations).data(),
+                       .weight_operands = here.memory(BufferKind::weight_operands).data(),
+                       .workspace = here.memory(BufferKind::workspace).data()};
+  if (stage > 0) {
+    buffers.input = stages_[stage - 1]->memory(BufferKind::output).data();
+    buffers.input_gradient = here.memory(BufferKind::input_gradient).data();
+  } else {
+    buffers.tokens = tokens_.data();
+  }
+  if (stage + 1 < stages_.size()) {
+    buffers.output = here.memory(BufferKind::output).data();
+    buffers.output_gradient = stages_[stage + 1]->memory(BufferKind::input_gradient).data();
+  } else {
+    buffers.logits = here.memory(BufferKind::logits).data();
+    buffers.targets = targets_.data();
+  }
+  return buffers;
+}
+
+void Pipeline::spoil_workspaces() {
+  for (const auto& stage : stages_) stage->memory(BufferKind::workspace).fill(std::byte{0xFF});
+}
+
+double Pipeline::forward(StageMath::Keep keep) {
+  double loss = 0;
+  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+    spoil_workspaces();
+    StageBuffers given = buffers(stage);
+    if (keep == StageMath::Keep::nothing) given.activations = given.logits = nullptr;
+    stages_[stage]->math.forward(kernels_, given, keep, &loss);
+  }
+  return loss;
+}
+
+void Pipeline::backward(Backward how, double loss_scale) {
+  for (std::size_t stage = stages_.size(); stage-- > 0;) {
+    spoil_workspaces();
+    StageBuffers given = buffers(stage);
+    const StageMath& math = stages_[stage]->math;
+    if (how == Backward::whole) {
+      given.weight_operands = nullptr;
+      math.backward(kernels_, given, loss_scale);
+      continue;
+    }
+    math.backward_input(kernels_, given, loss_scale);
+    // W may come late: by then only activations and operands are there.
+    spoil_workspaces();
+    if (stage + 1 < stages_.size()) stages_[stage + 1]->memory(BufferKind::input_gradient).fill(std::byte{0xFF});
+    given.input = nullptr;
+    given.output_gradient = nullptr;
+    given.logits = nullptr;
+    math.backward_weight(kernels_, given);
+  }
+}
+
+void Pipeline::recompute_all() {
+  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+    const StageBuffers given = buffers(stage);
+    stages_[stage]->memory(BufferKind::activations).fill(std::byte{0xFF});
+    stages_[stage]->memory(BufferKind::logits).fill(std::byte{0xFF});
+    spoil_workspaces();
+    stages_[stage]->math.recompute(kernels_, given);
+  }
+}
+
+double Pipeline::run(Backward how, Recompute recompute, double loss_scale) {
+  zero_gradients();
+  const double loss = forward(recompute == Recompute::none ? StageMath::Keep::activations : StageMath::Keep::nothing);
+  if (recompute == Recompute::full) recompute_all();
+  backward(how, loss_scale);
+  return loss;
+}
+
+void Pipeline::zero_gradients() {
+  for (const auto& stage : stages_) stage->memory(BufferKind::gradients).fill(std::byte{0});
+}
+
+Gradients Pipeline::gradients() const {
+  Gradients gradients;
+  for (const auto& stage : stages_) {
+    const StageShape& shape = stage->math.shape();
+    for (const TensorSlot& slot : stage->math.layout(BufferKind::gradients).tensors) {
+      const bool is_copy = slot.name == "embedding/token/weight" && !shape.first;
+      std::vector<double>& values = gradients[is_copy ? "head/weight" : slot.name];
+      for (std::int64_t i = 0; i < slot.rows * slot.columns; ++i) {
+        values.push_back(element_of(slot, stage->memory(BufferKind::gradients).data(), i));
+      }
+    }
+  }
+  return gradients;
+}
+
+std::int64_t Pipeline::counted_targets() const {
+  return std::count_if(targets_.begin(), targets_.end(), [](std::int32_t target) { return target >= 0; });
+}
+
+}  // namespace penstock::test
