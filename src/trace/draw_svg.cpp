@@ -72,7 +72,7 @@ Color color_of(Op op) {
   return {0, 0, 0};
 }
 
-/// Later slices are lighter, up to three fifths of the way to white.
+/// Later slices, and later stages of one rank, are lighter: up to three fifths of the way to white.
 Color lightened(Color color, double fraction) {
   const auto mix = [fraction](int part) { return static_cast<int>(std::lround(part + (255 - part) * 0.6 * fraction)); };
   return {mix(color.red), mix(color.green), mix(color.blue)};
@@ -162,7 +162,9 @@ class SvgDrawing {
       end = std::max(end, span.end.value);
       last_slice_ = std::max(last_slice_, span.action.slice.value());
       ops_.insert(span.action.op);
+      stages_[span.rank].insert(span.action.stage);
     }
+    for (const auto& [rank, stages] : stages_) most_stages_ = std::max(most_stages_, stages.size());
     if (end > start) {
       start_ = start;
       length_ = end - start;
@@ -241,13 +243,22 @@ class SvgDrawing {
     const Row& row = rows_.at({span.rank, span.lane});
     const double x = x_of(span.start);
     const double width = std::max(x_of(span.end) - x, 0.4);
-    const double lightness = last_slice_ > 0 ? static_cast<double>(span.action.slice.value()) / last_slice_ : 0.0;
-    const Color color = lightened(color_of(span.action.op), lightness);
+    const Color color = lightened(color_of(span.action.op), shade_of(span));
     // Hairlines at the edges would hide boxes that are hardly wider than a hairline.
     const double inset = width > 3 ? 0.5 : 0.0;
     put("<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\"><title>{}</title></rect>\n",
         x + inset, row.y + 1, width - inset, row.height - 2, hex(color), xml_escaped(description_of(span)));
     if (span.lane == Lane::compute) draw_label(span, x + width / 2, row, width, text_color_on(color));
+  }
+
+  /// From 0 (first stage of its rank, first slice) to 1 (last of both); whole-stage ops have one shade.
+  double shade_of(const Span& span) const {
+    const auto slices = static_cast<double>(last_slice_ + 1);
+    const double shades = static_cast<double>(most_stages_) * slices;
+    if (shades < 2 || !is_per_micro_batch(span.action.op)) return 0;
+    const auto& stages = stages_.at(span.rank);
+    const auto stage = static_cast<double>(std::distance(stages.begin(), stages.find(span.action.stage)));
+    return (stage * slices + span.action.slice.value()) / (shades - 1);
   }
 
   void draw_label(const Span& span, double middle, const Row& row, double width, const char* color) {
@@ -291,6 +302,8 @@ class SvgDrawing {
   double bottom_ = top;
   std::int32_t last_slice_ = 0;
   std::set<Op> ops_;
+  std::map<std::int32_t, std::set<Stage>> stages_;  // of each rank
+  std::size_t most_stages_ = 1;
   std::map<std::pair<std::int32_t, Lane>, Row> rows_;
   std::string text_;
 };

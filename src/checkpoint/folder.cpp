@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/folder.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "base/handle.hpp"
+#include "base/log.hpp"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "step_";
+constexpr std::string_view suffix = ".h5";
+constexpr std::string_view unfinished = ".h5.partial";
+
+struct DescriptorTraits {
+  using Handle = int;
+  static Handle null() noexcept { return -1; }
+  static void close(Handle handle) noexcept {
+    if (::close(handle) != 0) log::warning("closing a checkpoint file: error {}", errno);
+  }
+};
+using Descriptor = UniqueHandle<DescriptorTraits>;
+
+[[noreturn]] void fail_with_errno(const std::string& doing) {
+  throw Error{ExitCode::bad_input, system_error_text(doing, errno)};
+}
+
+Descriptor open_descriptor(const std::string& path, int flags) {
+  Descriptor descriptor{::open(path.c_str(), flags | O_CLOEXEC)};
+  if (!descriptor) fail_with_errno("opening " + path);
+  return descriptor;
+}
+
+std::optional<std::int64_t> step_of(std::string_view name, std::string_view ending) {
+  if (!name.starts_with(prefix) || !name.ends_with(ending) || name.size() <= prefix.size() + ending.size()) return {};
+  const auto digits = name.substr(prefix.size(), name.size() - prefix.size() - ending.size());
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (error != std::errc{} || end != digits.data() + digits.size() || step < 0) return {};
+  return step;
+}
+
+/// Files named step_N<ending>, the newest first.
+std::vector<CheckpointFile> list(const std::string& folder, std::string_view ending) {
+  std::vector<CheckpointFile> files;
+  std::error_code error;
+  if (!fs::exists(folder, error)) return files;
+  try {
+    for (const auto& entry : fs::directory_iterator{folder}) {
+      const auto step = step_of(entry.path().filename().native(), ending);
+      if (step) files.push_back({*step, entry.path().native()});
+    }
+  } catch (const fs::filesystem_error& failure) {
+    fail(ExitCode::bad_input, "listing the checkpoints in {}: {}", folder, failure.code().message());
+  }
+  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
+  return files;
+}
+
+void remove_or_warn(const std::string& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  if (error) log::warning("removing {}: {}", path, error.message());
+}
+
+}  // namespace
+
+std::string checkpoint_name(std::int64_t step) {
+  return fmt::format("{}{:08}{}", prefix, step, suffix);
+}
+
+std::vector<CheckpointFile> list_checkpoints(const std::string& folder) {
+  return list(folder, suffix);
+}
+
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail(ExitCode::bad_input, "making the folder {}: {}", folder, error.message());
+}
+
+void publish(const std::string& partial, const std::string& path) {
+  if (std::rename(partial.c_str(), path.c_str()) != 0) fail_with_errno("renaming " + partial + " to " + path);
+  const std::string folder = fs::path{path}.parent_path().native();
+  const auto descriptor = open_descriptor(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY);
+  if (::fsync(descriptor.get()) != 0) fail_with_errno("waiting for the disk to hold the names in " + folder);
+}
+
+void prune(const std::string& folder, std::int32_t keep) {
+  const auto files = list(folder, suffix);
+  for (std::size_t i = static_cast<std::size_t>(std::max(keep, 1)); i < files.size(); ++i)
+    remove_or_warn(files[i].path);
+  for (const auto& file : list(folder, unfinished)) remove_or_warn(file.path);
+}
+
+void synchronize(const std::string& path) {
+  const auto descriptor = open_descriptor(path, O_RDWR);
+  if (::fdatasync(descriptor.get()) != 0) fail_with_errno("waiting for the disk to hold " + path);
+}
+
+void reserve(const std::string& path, Bytes bytes) {
+  const auto descriptor = open_descriptor(path, O_RDWR);
+  if (::fallocate(descriptor.get(), FALLOC_FL_KEEP_SIZE, 0, bytes.value) == 0) return;
+  const int reason = errno;
+  if (reason != ENOSPC && reason != EDQUOT && reason != EFBIG)
+    return;  // the file system cannot reserve: writes will tell
+  std::error_code ignored;
+  const auto room = fs::space(path, ignored);
+  throw Error{ExitCode::bad_input,
+              system_error_text(fmt::format("writing {}, which needs {} ({} bytes) where {} are free; free some, lower "
+                                            "output.keep or choose another output.directory",
+                                            path, to_text(bytes), bytes.value,
+                                            to_text(Bytes{static_cast<std::int64_t>(room.available)})),
+                                reason)};
+}
+
+}  // namespace penstock

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The folder of a run's checkpoints: names, order, and what makes a change of it permanent.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+
+namespace penstock {
+
+/// "step_00000050.h5"; steps above 99999999 get more digits.
+std::string checkpoint_name(std::int64_t step);
+
+struct CheckpointFile {
+  std::int64_t step = 0;
+  std::string path;
+};
+
+/// The finished checkpoints in `folder`, the newest step first; none if it does not exist. Unfinished ones (`.partial`)
+/// and other files are not listed. @throws Error bad_input if the folder cannot be read.
+std::vector<CheckpointFile> list_checkpoints(const std::string& folder);
+
+/// Makes `folder` and those above it. Several processes may do so at once. @throws Error bad_input.
+void make_folder(const std::string& folder);
+
+/// Renames `partial` to `path` so that it stays after a power failure. @throws Error bad_input.
+void publish(const std::string& partial, const std::string& path);
+
+/// Removes all but the `keep` newest checkpoints, and what unfinished writes have left. A file that cannot be removed
+/// is a warning.
+void prune(const std::string& folder, std::int32_t keep);
+
+/// Waits until the file's data is on the disk. @throws Error bad_input with the system's reason.
+void synchronize(const std::string& path);
+
+/// Reserves room on the disk up to `bytes` for a file, where the file system can. @throws Error bad_input if the disk
+/// is full (or a quota or a size limit is met), with the bytes needed and the bytes free.
+void reserve(const std::string& path, Bytes bytes);
+
+}  // namespace penstock

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+#include "checkpoint/contents.hpp"
+#include "comm/communicator.hpp"
+
+namespace penstock {
+
+/// Where checkpoints go, and how many stay.
+struct CheckpointFolder {
+  std::string path;
+  std::int32_t keep = 2;
+};
+
+struct CheckpointReport {
+  std::string path;
+  Bytes bytes;      ///< of the data, over all ranks
+  Seconds seconds;  ///< from the call to the renamed file
+};
+
+/// Collective: writes one checkpoint from the pieces of all ranks, which together hold each element of each data set
+/// once, in whole chunks. `contents` is the same on all ranks (the header is rank 0's).
+///
+/// The file is written beside its place, made safe on the disk and renamed; older ones stay until then, and all but the
+/// newest `keep` are removed after. Runs on the process's I/O thread (io_thread), with a communicator that nothing else
+/// uses.
+/// @throws Error, the same on all ranks, with the previous checkpoints as they were: bad_input if the disk is full or
+/// the folder cannot be written, not_finite naming the parameter if a value is not finite, internal if the pieces do
+/// not fit.
+CheckpointReport write_checkpoint(const Communicator& group, const CheckpointFolder& folder,
+                                  const CheckpointContents& contents, const std::vector<SavedPiece>& pieces);
+
+}  // namespace penstock

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <future>
+#include <optional>
+#include <vector>
+
+#include "checkpoint/contents.hpp"
+#include "checkpoint/io_thread.hpp"
+#include "checkpoint/snapshot.hpp"
+#include "checkpoint/write.hpp"
+#include "comm/communicator.hpp"
+
+namespace penstock {
+
+/// Writes checkpoints in the background, one at a time: training goes on while the I/O thread writes a snapshot.
+class CheckpointWriter {
+ public:
+  /// Collective over `group`, which is duplicated. `io` must outlive the writer.
+  CheckpointWriter(IoThread& io, const Communicator& group, CheckpointFolder folder);
+  /// Waits for the write in flight; its failure, which nobody can be told any more, is a warning.
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  /// Collective: waits for the write in flight (throwing its error), copies `pieces` and returns; the copy is written
+  /// in the background (write_checkpoint). `for_each` may copy on several threads.
+  void start(const CheckpointContents& contents, const std::vector<SavedPiece>& pieces,
+             const ForEach& for_each = for_each_in_order);
+  bool is_writing() const;
+  /// Waits for the write in flight. @throws its Error, the same on all ranks. Returns what was written by the last
+  /// start that has not been reported yet.
+  std::optional<CheckpointReport> wait();
+
+ private:
+  IoThread& io_;
+  Communicator group_;
+  CheckpointFolder folder_;
+  Snapshot snapshot_;
+  CheckpointContents contents_;
+  std::optional<CheckpointReport> report_;
+  std::future<void> write_;
+};
+
+}  // namespace penstock
