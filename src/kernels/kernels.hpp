@@ -20,6 +20,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/units.hpp"
 #include "kernels/tensor.hpp"
@@ -53,8 +54,9 @@ class Kernels {
   /// "host (oneDNN 2.6.3, avx512_core_bf16, 2 threads)": for the log.
   virtual std::string description() const = 0;
 
-  /// Scratch memory that calls within `limits` need, for any number of threads and instruction set, a fixed function of
-  /// `limits`; and the memory itself, which must outlive the calls.
+  /// Scratch memory that calls within `limits` need: a fixed function of `limits` and of the number of threads that the
+  /// kernels were made with, whatever the instruction set, so that a plan made elsewhere holds; and the memory itself, which
+  /// must outlive the calls. Results never depend on it.
   virtual Bytes scratch_bytes(const KernelLimits& limits) const = 0;
   virtual void bind_scratch(std::span<std::byte> scratch) = 0;
 
@@ -132,7 +134,16 @@ class Workers;  // kernels/workers.hpp
 
 /// The naive kernels, any storage type.
 std::unique_ptr<Kernels> make_reference_kernels();
-/// The fast host kernels, bf16 and f32, on `workers` (which must outlive them).
+/// The fast host kernels, bf16 and f32, on `workers` (which must outlive them). For the calls of one thread at a time.
 std::unique_ptr<Kernels> make_host_kernels(Workers& workers);
+
+/// The instruction sets among which the host kernels choose, ascending. The bits of their results are promised per set.
+enum class InstructionSet : std::uint8_t { baseline, avx2, avx512, avx512_bf16, amx };
+std::string_view name_of(InstructionSet set);
+/// The highest that this processor has, DNNL_MAX_CPU_ISA and limit_host_instruction_set allow.
+InstructionSet host_instruction_set();
+/// Uses no higher set than `limit`: ranks on different processors agree on the lowest. Call it before the first
+/// make_host_kernels of the process. @throws Error internal if oneDNN has chosen already.
+void limit_host_instruction_set(InstructionSet limit);
 
 }  // namespace penstock

@@ -20,14 +20,15 @@ class Workers {
 
   std::int32_t threads() const;
   /// Calls body(0) .. body(count-1), each once, on any of the threads, and returns when all are done. Results must not depend
-  /// on who runs what. Rethrows the first exception. Not reentrant.
+  /// on who runs what. Rethrows one of the exceptions thrown; bodies not yet started are then left out. Not reentrant.
   void for_each(std::int64_t count, const std::function<void(std::int64_t)>& body);
   /// The number of the calling thread within this arena, in [0, threads()): selects per-thread scratch inside a body.
   static std::int32_t thread_index();
 
  private:
   struct Implementation;
-  std::unique_ptr<Implementation> implementation_;
+  std::int32_t threads_;
+  std::unique_ptr<Implementation> implementation_;  // none for one thread: everything runs in the caller
 };
 
 }  // namespace penstock
