@@ -67,7 +67,15 @@ ModelSpec small_gpt2() {
 
 double test_value(const Parameter& parameter, std::int64_t number, std::int64_t index) {
   const std::int64_t residue = (31 * index * index + 7919 * index + 10477 * number + 5) % 2003;
-  return parameter.init_constant + static_cast<double>(residue) / 2003.0 - 0.5;
+  return parameter.init_constant + static_cast<double>(residue) / 2048.0 - 0.5;
+}
+
+std::vector<double> whole_gradient(const Gradients& gradients, const std::string& name, bool tied) {
+  std::vector<double> sum = gradients.at(name);
+  if (!tied || name != "embedding/token/weight") return sum;
+  const std::vector<double>& head = gradients.at("head/weight");
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += head[i];
+  return sum;
 }
 
 Pipeline::OneStage::OneStage(const StageShape& shape, const Kernels& kernels) : math{shape} {

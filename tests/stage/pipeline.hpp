@@ -54,6 +54,9 @@ double test_value(const Parameter& parameter, std::int64_t number, std::int64_t 
 /// Gradients by canonical name, in double; the head's use of a tied table is "head/weight".
 using Gradients = std::map<std::string, std::vector<double>>;
 
+/// The gradient of a parameter: of both uses of a tied table, added in the order of the optimizer.
+std::vector<double> whole_gradient(const Gradients& gradients, const std::string& name, bool tied);
+
 enum class Backward : std::uint8_t { whole, split };
 enum class Recompute : std::uint8_t { none, full };
 
