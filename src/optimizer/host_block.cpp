@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optimizer/host_block.hpp"
 
-#include <sys/mman.h>
-
 #include <cerrno>
 #include <cstdint>
+
+#include <sys/mman.h>
 
 #include "base/error.hpp"
 #include "base/log.hpp"

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <span>
 #include <tuple>
-#include <utility>
 
 #include "base/error.hpp"
 #include "optimizer/step.hpp"
@@ -16,19 +16,26 @@ namespace {
 
 constexpr int norm_tag = 3;
 
+/// Block sums, and the rank that each comes from.
+struct Gathered {
+  std::vector<BlockSum> sums;
+  std::vector<std::int32_t> ranks;
+};
+
 /// The block sums of all ranks, on rank 0; elsewhere empty.
-std::vector<BlockSum> gather(const std::vector<BlockSum>& sums, const Communicator& group) {
+Gathered gather(const std::vector<BlockSum>& sums, const Communicator& group) {
   const auto counts = group.all_gather(static_cast<std::int64_t>(sums.size()));
   if (group.rank() != 0) {
     if (!sums.empty()) group.send(std::as_bytes(std::span{sums}), 0, norm_tag);
     return {};
   }
-  std::vector<BlockSum> all = sums;
+  Gathered all{sums, std::vector<std::int32_t>(sums.size(), 0)};
   for (int from = 1; from < group.size(); ++from) {
     const auto count = static_cast<std::size_t>(counts[static_cast<std::size_t>(from)]);
     if (count == 0) continue;
-    all.resize(all.size() + count);
-    group.receive(std::as_writable_bytes(std::span{all}.last(count)), from, norm_tag);
+    all.sums.resize(all.sums.size() + count);
+    all.ranks.resize(all.sums.size(), from);
+    group.receive(std::as_writable_bytes(std::span{all.sums}.last(count)), from, norm_tag);
   }
   return all;
 }
@@ -37,19 +44,28 @@ std::vector<BlockSum> gather(const std::vector<BlockSum>& sums, const Communicat
 struct Verdict {
   double norm = 0;
   std::int32_t parameter = -1;
+  std::int32_t rank = -1;
   GradientFault fault = GradientFault::none;
 };
 
-Verdict judge(std::vector<BlockSum> sums) {
-  std::sort(sums.begin(), sums.end(), [](const BlockSum& a, const BlockSum& b) {
-    return std::tie(a.parameter, a.block) < std::tie(b.parameter, b.block);
+/// Positions of `sums` in canonical order.
+std::vector<std::size_t> canonical_order(const std::vector<BlockSum>& sums) {
+  std::vector<std::size_t> order(sums.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&sums](std::size_t a, std::size_t b) {
+    return std::tie(sums[a].parameter, sums[a].block) < std::tie(sums[b].parameter, sums[b].block);
   });
+  return order;
+}
+
+Verdict judge(const Gathered& gathered) {
   Verdict verdict;
   double total = 0;
-  for (const auto& entry : sums) {
+  for (const std::size_t i : canonical_order(gathered.sums)) {
+    const BlockSum& entry = gathered.sums[i];
     total += entry.sum;
     if (std::isfinite(entry.sum)) continue;
-    if (verdict.parameter < 0) verdict = {0, entry.parameter, GradientFault::infinite};
+    if (verdict.parameter < 0) verdict = {0, entry.parameter, gathered.ranks[i], GradientFault::infinite};
     if (entry.parameter == verdict.parameter && std::isnan(entry.sum)) verdict.fault = GradientFault::not_a_number;
   }
   verdict.norm = std::sqrt(total);
@@ -61,6 +77,7 @@ NormResult result_of(const Verdict& verdict, const std::vector<Parameter>& model
   result.norm = verdict.norm;
   result.finite = verdict.fault == GradientFault::none;
   result.fault = verdict.fault;
+  result.first_bad_rank = verdict.rank;
   if (!result.finite) result.first_bad_tensor = model.at(static_cast<std::size_t>(verdict.parameter)).name;
   return result;
 }
@@ -88,15 +105,15 @@ std::vector<BlockSum> block_sums(const HostStage& stage, Workers& workers) {
   return sums;
 }
 
-NormResult combine(std::vector<BlockSum> sums, const std::vector<Parameter>& model) {
-  return result_of(judge(std::move(sums)), model);
+NormResult combine(const std::vector<BlockSum>& sums, const std::vector<Parameter>& model) {
+  return result_of(judge({sums, std::vector<std::int32_t>(sums.size(), 0)}), model);
 }
 
 NormResult global_norm(const std::vector<BlockSum>& sums, const std::vector<Parameter>& model,
                        const Communicator& group) {
   Verdict verdict;
-  auto all = gather(sums, group);
-  if (group.rank() == 0) verdict = judge(std::move(all));
+  const auto all = gather(sums, group);
+  if (group.rank() == 0) verdict = judge(all);
   group.broadcast(std::as_writable_bytes(std::span{&verdict, 1}), 0);
   return result_of(verdict, model);
 }

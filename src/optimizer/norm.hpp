@@ -29,6 +29,7 @@ struct NormResult {
   bool finite = true;
   std::string first_bad_tensor;  ///< in canonical order; empty if all are finite
   GradientFault fault = GradientFault::none;
+  std::int32_t first_bad_rank = -1;  ///< of the group of global_norm: the one that summed the bad block
 };
 
 /// The block sums of the owned pieces, after the reduction. Squares of fp32 values are exact in double and cannot
@@ -36,8 +37,8 @@ struct NormResult {
 std::vector<BlockSum> block_sums(const HostStage& stage, Workers& workers);
 
 /// Adds block sums in canonical order (parameter, then block): the one place where norms are formed.
-/// `sums` may come in any order; `model` is parameters_of the whole model, for names.
-NormResult combine(std::vector<BlockSum> sums, const std::vector<Parameter>& model);
+/// `sums` (all of this process) may come in any order; `model` is parameters_of the whole model, for names.
+NormResult combine(const std::vector<BlockSum>& sums, const std::vector<Parameter>& model);
 
 /// The VALIDATE of a step: collects the block sums of all ranks on rank 0 of `group` (by messages: an MPI sum would add
 /// in the layout's order), combines them there, and gives the result to all. Collective: ranks without block sums enter

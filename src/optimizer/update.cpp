@@ -6,6 +6,18 @@
 #include "optimizer/step.hpp"
 
 namespace penstock {
+namespace {
+
+[[noreturn]] void stop(std::int64_t training_step, const NormResult& norm) {
+  fail(
+      ExitCode::not_finite,
+      "step {}: the gradient of {} on rank {} is {}; lower training.learning_rate.peak or lengthen its warm-up, or set "
+      "training.non_finite: skip to go on without such steps",
+      training_step, norm.first_bad_tensor, norm.first_bad_rank,
+      norm.fault == GradientFault::infinite ? "infinite" : "not a number");
+}
+
+}  // namespace
 
 float clip_factor(double clip, double norm) {
   return clip > 0 && norm > clip ? static_cast<float>(clip / norm) : 1.0F;
@@ -18,12 +30,7 @@ Update UpdateRule::decide(std::int64_t training_step, const NormResult& norm) {
   Update update;
   update.learning_rate = learning_rate(options_.learning_rate, training_step, total_steps_);
   if (!norm.finite) {
-    if (options_.non_finite == NonFinite::stop) {
-      fail(ExitCode::not_finite,
-           "step {}: the gradient of {} is {}; lower training.learning_rate.peak or lengthen its warm-up, or set "
-           "training.non_finite: skip to go on without such steps",
-           training_step, norm.first_bad_tensor, norm.fault == GradientFault::infinite ? "infinite" : "not a number");
-    }
+    if (options_.non_finite == NonFinite::stop) stop(training_step, norm);
     update.skipped = true;
     return update;
   }

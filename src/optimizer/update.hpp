@@ -27,7 +27,7 @@ class UpdateRule {
 
   /// Decides training step `training_step` (from 1). Not finite: with non_finite skip the update is skipped and not
   /// counted.
-  /// @throws Error not_finite with non_finite stop, naming the step, the first tensor, and NaN or infinity.
+  /// @throws Error not_finite with non_finite stop, naming the step, the first tensor, its rank, and NaN or infinity.
   Update decide(std::int64_t training_step, const NormResult& norm);
 
   /// Updates taken so far.

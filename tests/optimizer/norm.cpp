@@ -120,8 +120,11 @@ TEST(ClipFactor, IsOneUpToTheBoundAndScalesBeyondIt) {
 }
 
 NormResult not_finite() {
-  return {
-      .norm = NAN, .finite = false, .first_bad_tensor = "layers/0/ffn/up/weight", .fault = GradientFault::not_a_number};
+  return {.norm = NAN,
+          .finite = false,
+          .first_bad_tensor = "layers/0/ffn/up/weight",
+          .fault = GradientFault::not_a_number,
+          .first_bad_rank = 2};
 }
 
 TEST(UpdateRule, SkipsWithoutCountingAnUpdate) {
@@ -147,8 +150,9 @@ TEST(UpdateRule, StopsWithTheStepTheTensorAndTheFault) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::not_finite);
-    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("step 4"), testing::HasSubstr("layers/0/ffn/up/weight"),
-                                             testing::HasSubstr("not a number")));
+    EXPECT_THAT(error.what(),
+                testing::AllOf(testing::HasSubstr("step 4"), testing::HasSubstr("rank 2"),
+                               testing::HasSubstr("layers/0/ffn/up/weight"), testing::HasSubstr("not a number")));
   }
   EXPECT_EQ(rule.adam_steps(), 0);
 }

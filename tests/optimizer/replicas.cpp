@@ -141,6 +141,7 @@ TEST(GlobalNorm, TellsEveryRankTheTensorThatOneRankSaw) {
   EXPECT_FALSE(result.finite);
   EXPECT_EQ(result.first_bad_tensor, model[static_cast<std::size_t>(world.size() - 1)].name);
   EXPECT_EQ(result.fault, GradientFault::infinite);
+  EXPECT_EQ(result.first_bad_rank, world.size() - 1);
 }
 
 TEST(AddInto, AddsTheHeadToTheEmbedding) {
