@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "optimizer/stages.hpp"
 #include "optimizer/step.hpp"
 #include "optimizer/vector_loops.hpp"
@@ -117,7 +118,7 @@ Stepped run_steps(DType storage, std::int32_t threads, std::int64_t tile) {
   const auto model = tests::parameters_of_sizes({70001, 3, chunk_elements + 77, 1, 640});
   HostStage stage{tests::shape_of(model, 0, model.size(), storage)};
   Workers workers{threads};
-  stage.initialize(7, workers);
+  tests::fill_masters(stage);
   for (int t = 1; t <= 3; ++t) {
     tests::fill_gradients(stage, static_cast<std::uint64_t>(t));
     step(stage, adamw_factors({}, 1e-2, t, 0.75F), workers, tile);

@@ -68,9 +68,9 @@ TEST(Training, OverReplicasGivesTheWeightsOfOneProcess) {
   const auto model = tests::parameters_of_sizes(sizes);
   Workers workers{1};
   HostStage stage = stage_of(model, world);
-  stage.initialize(5, workers);
+  tests::fill_masters(stage);
   HostStage alone{tests::shape_of(model, 0, model.size(), DType::bf16)};
-  alone.initialize(5, workers);
+  tests::fill_masters(alone);
   ReduceStaging staging{world.size()};
 
   for (std::int64_t t = 1; t <= 2; ++t) {
@@ -96,13 +96,13 @@ TEST(GatherWorkingCopy, CompletesTheInitialWeights) {
   const auto model = tests::parameters_of_sizes(sizes);
   Workers workers{1};
   HostStage stage = stage_of(model, world);
-  stage.initialize(5, workers);
+  tests::fill_masters(stage);
   stage.refresh_working_copy(workers);
 
   gather_working_copy(stage, world);
 
   HostStage alone{tests::shape_of(model, 0, model.size(), DType::bf16)};
-  alone.initialize(5, workers);
+  tests::fill_masters(alone);
   alone.refresh_working_copy(workers);
   EXPECT_TRUE(std::equal(stage.working_copy().begin(), stage.working_copy().end(), alone.working_copy().begin()));
 }

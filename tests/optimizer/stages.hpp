@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "base/random.hpp"
 #include "optimizer/host_stage.hpp"
 
 namespace penstock::tests {
@@ -44,21 +43,30 @@ inline HostStageShape shape_of(const std::vector<Parameter>& model, std::size_t 
   return shape;
 }
 
-/// Gradients that depend on the parameter's place in the model, the element, and `stream`: never zero, of all
-/// magnitudes.
+/// A number that depends on `stream`, a parameter and an element: never zero, of either sign, from 2^-24 to 2^7.
+inline float value_of(std::uint64_t stream, std::int32_t canonical, std::int64_t element) {
+  std::uint64_t bits =
+      (stream << 48U) ^ (static_cast<std::uint64_t>(canonical) << 40U) ^ static_cast<std::uint64_t>(element);
+  for (const unsigned shift : {30U, 27U}) bits = (bits ^ (bits >> shift)) * 0x9E3779B97F4A7C15U;  // mixes all bits
+  const auto magnitude = static_cast<float>((bits >> 40U) + 1U) * static_cast<float>(1U << (bits >> 32U & 7U));
+  return ((bits >> 36U & 1U) != 0U ? -1.0F : 1.0F) * magnitude * 0x1p-24F;
+}
+
 inline void fill_gradients(const HostStage& stage, std::uint64_t stream) {
   for (std::size_t i = 0; i < stage.shape().parameters.size(); ++i) {
     const auto gradient = stage.gradient(static_cast<std::int32_t>(i));
-    const auto canonical = static_cast<std::uint64_t>(stage.shape().parameters[i].canonical);
-    const CounterRandom random{stream, RandomPurpose::tests, canonical};
-    for (std::size_t j = 0; j < gradient.size(); j += 4) {
-      const auto words = random.words(j);
-      for (std::size_t k = 0; k < 4 && j + k < gradient.size(); ++k) {
-        // The sign and 24 bits of a word, scaled by 2^-24 .. 2^-17.
-        const auto magnitude =
-            static_cast<float>((words[k] & 0xFFFFFFU) + 1U) * static_cast<float>(1U << (words[k] >> 29U));
-        gradient[j + k] = ((words[k] >> 28U & 1U) != 0U ? -1.0F : 1.0F) * magnitude * 0x1p-24F;
-      }
+    for (std::size_t j = 0; j < gradient.size(); ++j) {
+      gradient[j] = value_of(stream, stage.shape().parameters[i].canonical, static_cast<std::int64_t>(j));
+    }
+  }
+}
+
+/// Masters that do not depend on the layout: `initialize` for large stages, without its normals.
+inline void fill_masters(const HostStage& stage) {
+  for (const auto& state : stage.state()) {
+    const auto& entry = stage.shape().parameters[static_cast<std::size_t>(state.piece.parameter)];
+    for (std::int64_t j = 0; j < state.piece.count; ++j) {
+      state.master[j] = value_of(0, entry.canonical, state.piece.first + j);
     }
   }
 }
