@@ -166,6 +166,24 @@ Schedule forward_only(const GeneratorOptions& options) {
   return schedule;
 }
 
+Schedule forward_only(const PerStage<Rank>& rank_of, std::int32_t micro_batches) {
+  std::int32_t ranks = 0;
+  for (const Rank rank : rank_of) ranks = std::max(ranks, rank.value() + 1);
+  Schedule schedule;
+  schedule.name = "forward_only";
+  schedule.shape = {ranks, rank_of.size(), micro_batches, 1};
+  schedule.rank_of = rank_of;
+  schedule.forward_only = true;
+  schedule.recompute = PerStage<bool>{rank_of.size(), false};
+  schedule.actions = PerRank<std::vector<Action>>{ranks};
+  for (const MicroBatch micro_batch : all<MicroBatch>(micro_batches)) {
+    for (const Stage stage : all<Stage>(rank_of.size())) {
+      schedule.actions[rank_of[stage]].push_back({Op::forward, stage, micro_batch, Slice{0}});
+    }
+  }
+  return schedule;
+}
+
 const std::vector<std::string_view>& schedule_kinds() {
   static const std::vector<std::string_view> kinds{"gpipe", "1f1b", "interleaved"};
   return kinds;

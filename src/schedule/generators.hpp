@@ -36,6 +36,10 @@ Schedule interleaved(const GeneratorOptions& options);
 /// Forwards alone, in interleaved order, for evaluation: nothing is kept.
 Schedule forward_only(const GeneratorOptions& options);
 
+/// Forwards alone over stages that lie as `rank_of` says (a hand-written schedule may deal them in any way): on each rank
+/// micro-batch after micro-batch, stages ascending. All lists follow one order, (micro-batch, stage), so none can wait in a circle.
+Schedule forward_only(const PerStage<Rank>& rank_of, std::int32_t micro_batches);
+
 /// The training schedules by the names that decks use: "gpipe", "1f1b", "interleaved".
 const std::vector<std::string_view>& schedule_kinds();
 

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace penstock {
+
+namespace {
+
+constexpr std::int32_t id_limit = 1'000'000;       // stages, micro-batches and slices stay below
+constexpr std::size_t cell_limit = 4'000'000;      // of a file
+constexpr std::uintmax_t file_limit = 64U << 20U;  // bytes
+constexpr std::string_view op_list =
+    "F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, OFFLOAD_G, REDUCE, STEP, FETCH_F, VALIDATE";
+
+// PyTorch's actions on sharded parameters, which mean nothing where parameters stay resident and reductions are
+// derived.
+constexpr std::array<std::string_view, 3> skipped_ops{"UNSHARD", "RESHARD", "REDUCE_GRAD"};
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r";
+  const auto begin = text.find_first_not_of(blanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
+}
+
+std::string_view unquoted(std::string_view cell) {
+  const bool is_quoted = cell.size() >= 2 && cell.front() == '"' && cell.back() == '"';
+  return is_quoted ? trimmed(cell.substr(1, cell.size() - 2)) : cell;
+}
+
+/// The cell for a message: short, and printable whatever it holds.
+std::string shown(std::string_view cell) {
+  constexpr std::size_t longest = 40;
+  std::string text{cell.substr(0, longest)};
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c > 0x7e; }, '?');
+  return cell.size() > longest ? text + "..." : text;
+}
+
+std::optional<Op> op_named(std::string_view name) {
+  for (int op = 0; op < op_count; ++op) {
+    if (name_of(static_cast<Op>(op)) == name) return static_cast<Op>(op);
+  }
+  return std::nullopt;
+}
+
+/// Where the reader is, for its messages.
+struct Cell {
+  const std::string& file;
+  std::size_t row = 0;  // from 1
+  std::size_t column = 0;
+  std::string_view text;
+
+  template <class... Arguments>
+  [[noreturn]] void refuse(fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
+    fail(ExitCode::damaged_input, "{}: row {}, cell {} `{}`: {}", file, row, column, shown(text),
+         fmt::format(format, std::forward<Arguments>(arguments)...));
+  }
+};
+
+/// Takes tokens off the front of a cell.
+class CellReader {
+ public:
+  CellReader(const Cell& cell, std::string_view text) : cell_{cell}, rest_{text} {}
+
+  std::string_view while_any_of(std::string_view allowed) {
+    const auto end = std::min(rest_.find_first_not_of(allowed), rest_.size());
+    const auto taken = rest_.substr(0, end);
+    rest_.remove_prefix(end);
+    return taken;
+  }
+
+  std::optional<std::int32_t> number() {
+    std::string_view digits = while_any_of("0123456789");
+    if (digits.empty()) return std::nullopt;
+    digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size() - 1));
+    std::int32_t value = 0;
+    for (const char digit : digits) {
+      value = value * 10 + (digit - '0');
+      if (value >= id_limit) cell_.refuse("stages, micro-batches and slices are numbers below {}", id_limit);
+    }
+    return value;
+  }
+
+  bool skip(char expected) {
+    if (rest_.empty() || rest_.front() != expected) return false;
+    rest_.remove_prefix(1);
+    return true;
+  }
+
+  bool at_end() const { return rest_.empty(); }
+
+ private:
+  const Cell& cell_;
+  std::string_view rest_;
+};
+
+/// What one action's text says, each part where it is there.
+struct Parts {
+  std::optional<std::int32_t> stage;
+  std::string_view name;
+  std::optional<std::int32_t> micro_batch;
+  std::optional<std::int32_t> slice;
+};
+
+Parts split_action(const Cell& cell, std::string_view text) {
+  CellReader reader{cell, text};
+  Parts parts;
+  parts.stage = reader.number();
+  parts.name = reader.while_any_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+  parts.micro_batch = reader.number();
+  if (parts.micro_batch && reader.skip('.')) {
+    parts.slice = reader.number();
+    if (!parts.slice) cell.refuse("expected the number of a slice behind the dot");
+  }
+  if (parts.name.empty() || !reader.at_end()) {
+    cell.refuse("expected <stage><op><micro-batch>, as 2F0, with an optional .<slice>; the ops are {}", op_list);
+  }
+  return parts;
+}
+
+Action action_from(const Cell& cell, Op op, const Parts& parts) {
+  const std::string_view name = name_of(op);
+  const bool has_stage = op != Op::validate;
+  if (has_stage && !parts.stage) cell.refuse("expected the number of a stage before {}", name);
+  if (!has_stage && parts.stage) cell.refuse("expected {} without a stage: it is an action of the rank", name);
+  if (is_per_micro_batch(op) && !parts.micro_batch) cell.refuse("expected the number of a micro-batch behind {}", name);
+  if (!is_per_micro_batch(op) && parts.micro_batch)
+    cell.refuse("expected {} without a micro-batch: it runs once per step", name);
+  return {op, Stage{parts.stage.value_or(0)}, MicroBatch{parts.micro_batch.value_or(0)},
+          Slice{parts.slice.value_or(0)}};
+}
+
+/// The action of a text; empty for those that are skipped.
+std::optional<Action> read_action(const Cell& cell, std::string_view text) {
+  const Parts parts = split_action(cell, text);
+  if (const auto op = op_named(parts.name)) return action_from(cell, *op, parts);
+  if (std::find(skipped_ops.begin(), skipped_ops.end(), parts.name) != skipped_ops.end()) return std::nullopt;
+  cell.refuse("there is no op {}; the ops are {}", shown(parts.name), op_list);
+}
+
+/// The two actions of `(0F3;7B1)OVERLAP_F_B`, in order.
+void read_pair(const Cell& cell, std::string_view text, std::vector<Action>& out) {
+  constexpr std::string_view ending = ")OVERLAP_F_B";
+  const auto middle = text.find(';');
+  const bool has_form = text.size() > ending.size() && text.substr(text.size() - ending.size()) == ending &&
+                        middle != std::string_view::npos;
+  if (!has_form) cell.refuse("expected a pair as (0F3;7B1)OVERLAP_F_B");
+  const auto first = read_action(cell, trimmed(text.substr(1, middle - 1)));
+  const auto second = read_action(cell, trimmed(text.substr(middle + 1, text.size() - ending.size() - middle - 1)));
+  const bool is_pair =
+      first && first->op == Op::forward && second && (second->op == Op::backward || second->op == Op::backward_input);
+  if (!is_pair) cell.refuse("expected F and then B or I in the pair");
+  out.push_back(*first);
+  out.push_back(*second);
+}
+
+/// An action with where the file has it.
+struct Read {
+  Action action;
+  std::size_t column;
+};
+
+/// Reads the rows, then derives the schedule's shape.
+class CsvReader {
+ public:
+  explicit CsvReader(const std::string& name) : name_{name} {}
+
+  Schedule read(std::string_view text) {
+    read_rows(text);
+    for (const auto& row : rows_) {
+      for (const Read& read : row) widen(read.action);
+    }
+    check_size();
+    place_stages();
+    check_places();
+    return result();
+  }
+
+ private:
+  void read_rows(std::string_view text) {
+    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+    if (text.substr(0, byte_order_mark.size()) == byte_order_mark) text.remove_prefix(byte_order_mark.size());
+    const auto last = text.find_last_not_of(" \t\r\n");
+    if (last == std::string_view::npos)
+      fail(ExitCode::damaged_input, "{}: the file is empty; expected a row of actions per rank", name_);
+    text = text.substr(0, last + 1);
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const auto end = std::min(text.find('\n', begin), text.size());
+      read_row(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+
+  void read_row(std::string_view line) {
+    rows_.emplace_back();
+    std::size_t column = 0;
+    for (std::size_t begin = 0; begin <= line.size();) {
+      const auto end = std::min(line.find(',', begin), line.size());
+      const Cell cell{name_, rows_.size(), ++column, unquoted(trimmed(line.substr(begin, end - begin)))};
+      if (++cells_ > cell_limit) cell.refuse("more than {} cells; is this a schedule?", cell_limit);
+      read_cell(cell);
+      begin = end + 1;
+    }
+    if (!rows_.back().empty()) return;
+    fail(ExitCode::damaged_input,
+         "{}: row {} has no action; each row is a rank, and each rank holds at least one stage", name_, rows_.size());
+  }
+
+  void read_cell(const Cell& cell) {
+    if (cell.text.empty()) return;
+    std::vector<Action> actions;
+    if (cell.text.front() == '(') {
+      read_pair(cell, cell.text, actions);
+    } else if (const auto action = read_action(cell, cell.text)) {
+      actions.push_back(*action);
+    }
+    for (const Action& action : actions) rows_.back().push_back({action, cell.column});
+    actions_ += actions.size();
+  }
+
+  void widen(const Action& action) {
+    shape_.stages = std::max(shape_.stages, action.stage.value() + 1);
+    shape_.micro_batches = std::max(shape_.micro_batches, action.micro_batch.value() + 1);
+    shape_.slices = std::max(shape_.slices, action.slice.value() + 1);
+  }
+
+  /// A slip such as 2F00000 must not make the program expect millions of forwards.
+  void check_size() const {
+    const double forwards = static_cast<double>(shape_.stages) * shape_.micro_batches * shape_.slices;
+    if (forwards <= 4.0 * static_cast<double>(actions_) + 1000.0) return;
+    fail(ExitCode::damaged_input,
+         "{}: the largest numbers ask for {} stages x {} micro-batches x {} slices, and the file has only {} actions; "
+         "expected at least one forward for each",
+         name_, shape_.stages, shape_.micro_batches, shape_.slices, actions_);
+  }
+
+  void place_stages() {
+    shape_.ranks = static_cast<std::int32_t>(rows_.size());
+    rank_of_ = PerStage<Rank>(shape_.stages, Rank{-1});
+    visit([&](const Cell& cell, Rank rank, const Action& action) {
+      if (action.op != Op::forward) return;
+      Rank& place = rank_of_[action.stage];
+      if (place == Rank{-1}) place = rank;
+      if (place != rank)
+        cell.refuse("stage {} has a forward in row {} already; a stage is on one rank", action.stage,
+                    place.value() + 1);
+    });
+    for (const Stage stage : all<Stage>(shape_.stages)) {
+      if (rank_of_[stage] != Rank{-1}) continue;
+      fail(ExitCode::damaged_input, "{}: stage {} has no forward; expected {}F0 and so on, in the row of its rank",
+           name_, stage, stage);
+    }
+  }
+
+  void check_places() const {
+    visit([&](const Cell& cell, Rank rank, const Action& action) {
+      if (action.op == Op::validate || rank_of_[action.stage] == rank) return;
+      cell.refuse("stage {} has its forwards in row {}; expected all its actions there", action.stage,
+                  rank_of_[action.stage].value() + 1);
+    });
+  }
+
+  template <class Visit>
+  void visit(const Visit& visit_action) const {
+    for (std::size_t row = 0; row < rows_.size(); ++row) {
+      for (const Read& read : rows_[row]) {
+        const std::string text = to_text(read.action, shape_.slices);
+        visit_action(Cell{name_, row + 1, read.column, text}, Rank{static_cast<std::int32_t>(row)}, read.action);
+      }
+    }
+  }
+
+  Schedule result() const {
+    Schedule schedule;
+    schedule.name = name_;
+    schedule.shape = shape_;
+    schedule.rank_of = rank_of_;
+    schedule.forward_only = true;
+    schedule.recompute = PerStage<bool>(shape_.stages, false);
+    for (const auto& row : rows_) {
+      std::vector<Action> list;
+      for (const Read& read : row) {
+        list.push_back(read.action);
+        const Op op = read.action.op;
+        if (op == Op::recompute) schedule.recompute[read.action.stage] = true;
+        if (op != Op::forward && op != Op::send_forward && op != Op::receive_forward) schedule.forward_only = false;
+      }
+      schedule.actions.push_back(std::move(list));
+    }
+    return schedule;
+  }
+
+  const std::string& name_;
+  std::vector<std::vector<Read>> rows_;
+  std::size_t cells_ = 0;
+  std::size_t actions_ = 0;
+  ScheduleShape shape_;
+  PerStage<Rank> rank_of_;
+};
+
+}  // namespace
+
+std::string to_text(const Action& action, std::int32_t slices) {
+  if (action.op == Op::validate) return std::string{name_of(action.op)};
+  std::string text = fmt::format("{}{}", action.stage, name_of(action.op));
+  if (!is_per_micro_batch(action.op)) return text;
+  text += fmt::format("{}", action.micro_batch);
+  if (slices > 1 || action.slice.value() != 0) text += fmt::format(".{}", action.slice);
+  return text;
+}
+
+std::string write_schedule_csv(const Schedule& schedule) {
+  std::string text;
+  for (const auto& list : schedule.actions) {
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (i > 0) text += ',';
+      text += to_text(list[i], schedule.shape.slices);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+Schedule read_schedule_csv(std::string_view text, const std::string& name) {
+  return CsvReader{name}.read(text);
+}
+
+Schedule load_schedule_csv(const std::string& path) {
+  std::error_code status;
+  const auto bytes = std::filesystem::file_size(path, status);
+  if (status) fail(ExitCode::damaged_input, "{}: reading the schedule: {}", path, status.message());
+  if (bytes > file_limit) {
+    fail(ExitCode::damaged_input, "{}: the file has {} bytes; expected a schedule of at most {}", path, bytes,
+         file_limit);
+  }
+  std::ifstream file{path, std::ios::binary};
+  const std::string text{std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
+  if (!file) fail(ExitCode::damaged_input, "{}", system_error_text(path + ": reading the schedule", errno));
+  return read_schedule_csv(text, path);
+}
+
+}  // namespace penstock

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// V2 coverage and V7 host: what stands in the lists, how often.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "schedule/semantics.hpp"
+#include "schedule/validator_rules.hpp"
+
+namespace penstock::rules {
+
+namespace {
+
+/// The rule that a fault of an action of this op falls under.
+Rule rule_of(Op op) {
+  switch (lane_of(op)) {
+    case Lane::compute:
+      return Rule::coverage;
+    case Lane::send:
+    case Lane::receive:
+      return Rule::channel_order;
+    case Lane::to_device:
+    case Lane::to_host:
+    case Lane::cpu:
+      return Rule::host;
+  }
+  return Rule::coverage;
+}
+
+void check_duplicates(const ScheduleIndex& index, Findings& findings) {
+  visit_placed(index.schedule(), [&](const Placed& at) {
+    const auto first = index.position_of(at.node());
+    if (first && *first != at.position) {
+      findings.add(rule_of(at.action.op), at, "stands in the list already, as action {}; expected once", *first + 1);
+    }
+  });
+}
+
+/// What a forward-only schedule may hold.
+bool belongs_to_forward(Op op) {
+  return op == Op::forward || op == Op::send_forward || op == Op::receive_forward;
+}
+
+void check_forward_only(const Schedule& schedule, Findings& findings) {
+  visit_placed(schedule, [&](const Placed& at) {
+    if (belongs_to_forward(at.action.op)) return;
+    findings.add(rule_of(at.action.op), at, "the schedule is forward-only; expected F, SEND_F and RECV_F");
+  });
+}
+
+/// One (stage, micro-batch, slice).
+class CellCoverage {
+ public:
+  CellCoverage(const ScheduleIndex& index, const Action& cell, Findings& findings)
+      : index_{index}, cell_{cell}, findings_{findings} {}
+
+  void check() const {
+    if (!has(Op::forward)) missing(Op::forward, "every stage runs forward once for each micro-batch");
+    if (index_.schedule().forward_only) return;
+    check_backward();
+    const bool recompute = recomputes(index_.schedule(), cell_.stage);
+    if (recompute && !has(Op::recompute))
+      missing(Op::recompute, "the stage keeps only its input, so a backward needs it");
+    if (!recompute && has(Op::recompute))
+      surplus(Op::recompute, "the stage keeps its activations; expected no R of it");
+  }
+
+ private:
+  void check_backward() const {
+    const bool whole = has(Op::backward);
+    const bool input = has(Op::backward_input);
+    const bool weight = has(Op::backward_weight);
+    if (!whole && !input && !weight)
+      return missing(Op::backward, "a stage runs backward once for each micro-batch: B, or I and W");
+    if (whole && input) surplus(Op::backward_input, "the list has the whole B too; expected B alone, or I and W");
+    if (whole && weight) surplus(Op::backward_weight, "the list has the whole B too; expected B alone, or I and W");
+    if (whole) return;
+    if (!input) missing(Op::backward_input, "W needs it");
+    if (!weight) missing(Op::backward_weight, "without it the weight gradients lack this micro-batch");
+  }
+
+  Action action(Op op) const { return {op, cell_.stage, cell_.micro_batch, cell_.slice}; }
+  Rank rank() const { return index_.schedule().rank_of[cell_.stage]; }
+  bool has(Op op) const { return index_.contains(action(op)); }
+  void missing(Op op, std::string_view why) const {
+    findings_.add(Rule::coverage, rank(), "`{}` is missing; {}", findings_.text(action(op)), why);
+  }
+  void surplus(Op op, std::string_view why) const {
+    const auto position = index_.position_of({rank(), action(op)});
+    findings_.add(Rule::coverage, Placed{rank(), position.value_or(-1), action(op)}, "{}", why);
+  }
+
+  const ScheduleIndex& index_;
+  const Action& cell_;
+  Findings& findings_;
+};
+
+Action host_action(Op op, Stage stage) {
+  return {op, stage, MicroBatch{0}, Slice{0}};
+}
+
+void check_each_stage(const ScheduleIndex& index, Findings& findings) {
+  constexpr std::array ops{Op::offload_gradients, Op::reduce, Op::step, Op::fetch_forward};
+  for (const Stage stage : all<Stage>(index.schedule().shape.stages)) {
+    for (const Op op : ops) {
+      const Action action = host_action(op, stage);
+      if (index.contains(action)) continue;
+      findings.add(Rule::host, index.schedule().rank_of[stage],
+                   "`{}` is missing; expected OFFLOAD_G, REDUCE, STEP and FETCH_F once for every stage",
+                   findings.text(action));
+    }
+  }
+}
+
+/// Whether the steps of all stages stand on the same side of their rank's VALIDATE.
+void check_one_mode(const ScheduleIndex& index, Findings& findings) {
+  std::optional<bool> first_waits;
+  for (const Stage stage : all<Stage>(index.schedule().shape.stages)) {
+    const Rank rank = index.schedule().rank_of[stage];
+    const Action step = host_action(Op::step, stage);
+    const auto position = index.position_of({rank, step});
+    const auto validate = index.position_of({rank, host_action(Op::validate, Stage{0})});
+    if (!position || !validate) continue;
+    const bool waits = *validate < *position;
+    if (waits == first_waits.value_or(waits)) {
+      first_waits = waits;
+      continue;
+    }
+    findings.add(
+        Rule::host, Placed{rank, *position, step},
+        "stands {} VALIDATE, and the steps of other stages {} theirs; expected all steps to wait for the norm, or none",
+        waits ? "behind" : "before", waits ? "before" : "behind");
+  }
+}
+
+}  // namespace
+
+void check_coverage(const ScheduleIndex& index, Findings& findings) {
+  const ScheduleShape& shape = index.schedule().shape;
+  check_duplicates(index, findings);
+  for (const Stage stage : all<Stage>(shape.stages)) {
+    for (const MicroBatch micro_batch : all<MicroBatch>(shape.micro_batches)) {
+      for (const Slice slice : all<Slice>(shape.slices)) {
+        CellCoverage{index, {Op::forward, stage, micro_batch, slice}, findings}.check();
+      }
+    }
+  }
+}
+
+void check_host(const ScheduleIndex& index, Findings& findings) {
+  const Schedule& schedule = index.schedule();
+  if (schedule.forward_only) return check_forward_only(schedule, findings);
+  check_each_stage(index, findings);
+  for (const Rank rank : all<Rank>(schedule.shape.ranks)) {
+    if (index.position_of({rank, host_action(Op::validate, Stage{0})})) continue;
+    findings.add(Rule::host, rank, "`VALIDATE` is missing; expected once on every rank");
+  }
+  check_one_mode(index, findings);
+}
+
+}  // namespace penstock::rules

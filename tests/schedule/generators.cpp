@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/generators.hpp"
+
+#include <map>
+#include <set>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "schedule/helpers.hpp"
+
+namespace penstock {
+namespace {
+
+using testing::HasSubstr;
+
+std::string message_of(const std::string& kind, const GeneratorOptions& options) {
+  try {
+    generate(kind, options);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::bad_input);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Gpipe, RunsAllForwardsThenAllBackwardsAscending) {
+  const Schedule schedule = gpipe({.pipeline = 2, .virtual_stages = 1, .micro_batches = 3});
+
+  EXPECT_EQ(row(schedule, Rank{0}), "0F0 0F1 0F2 0B0 0B1 0B2");
+  EXPECT_EQ(row(schedule, Rank{1}), "1F0 1F1 1F2 1B0 1B1 1B2");
+}
+
+TEST(Gpipe, GoesBreadthFirstThroughVirtualStages) {
+  const Schedule schedule = gpipe({.pipeline = 2, .virtual_stages = 2, .micro_batches = 2});
+
+  EXPECT_EQ(row(schedule, Rank{1}), "1F0 1F1 3F0 3F1 3B0 3B1 1B0 1B1");
+}
+
+TEST(Gpipe, RunsOneMicroBatch) {
+  const Schedule schedule = gpipe({.pipeline = 2, .virtual_stages = 1, .micro_batches = 1});
+
+  EXPECT_EQ(row(schedule, Rank{0}), "0F0 0B0");
+  EXPECT_EQ(row(schedule, Rank{1}), "1F0 1B0");
+}
+
+TEST(OneFOneB, WarmsUpByTheRanksBehind) {
+  const Schedule schedule = one_f_one_b({.pipeline = 3, .virtual_stages = 1, .micro_batches = 4});
+
+  EXPECT_EQ(row(schedule, Rank{0}), "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3");
+  EXPECT_EQ(row(schedule, Rank{1}), "1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3");
+  EXPECT_EQ(row(schedule, Rank{2}), "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3");
+}
+
+TEST(OneFOneB, RunsFewerMicroBatchesThanRanks) {
+  const Schedule schedule = one_f_one_b({.pipeline = 4, .virtual_stages = 1, .micro_batches = 2});
+
+  EXPECT_EQ(row(schedule, Rank{0}), "0F0 0F1 0B0 0B1");
+  EXPECT_EQ(row(schedule, Rank{3}), "3F0 3B0 3F1 3B1");
+}
+
+TEST(Interleaved, TakesMicroBatchesInGroupsOfTheRanks) {
+  const Schedule schedule = interleaved({.pipeline = 2, .virtual_stages = 2, .micro_batches = 4});
+
+  // Rank 0 warms up with (v-1) p + 2 (p-1-r) = 4 forwards, rank 1 with 2.
+  EXPECT_EQ(row(schedule, Rank{0}), "0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3");
+  EXPECT_EQ(row(schedule, Rank{1}), "1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3");
+}
+
+TEST(Interleaved, LeavesOutTheMicroBatchesThatAShortLastGroupLacks) {
+  const Schedule schedule = interleaved({.pipeline = 2, .virtual_stages = 2, .micro_batches = 3});
+
+  EXPECT_EQ(row(schedule, Rank{0}), "0F0 0F1 2F0 2F1 0F2 2B0 2B1 2F2 0B0 0B1 2B2 0B2");
+}
+
+TEST(Interleaved, WithOneVirtualStageIsOneFOneB) {
+  const GeneratorOptions options{.pipeline = 3, .virtual_stages = 1, .micro_batches = 5};
+
+  EXPECT_EQ(interleaved(options).actions, one_f_one_b(options).actions);
+}
+
+TEST(ForwardOnly, HoldsForwardsAlone) {
+  const Schedule schedule = forward_only({.pipeline = 2, .virtual_stages = 2, .micro_batches = 3});
+
+  EXPECT_TRUE(schedule.forward_only);
+  EXPECT_EQ(row(schedule, Rank{0}), "0F0 0F1 2F0 2F1 0F2 2F2");
+}
+
+TEST(EveryGenerator, RunsEachStageOnceForwardAndBackwardForEachMicroBatch) {
+  for_each_generated([](const Schedule& schedule) {
+    std::map<std::string, int> count;
+    for (const auto& list : schedule.actions) {
+      for (const Action& action : list) ++count[to_text(action)];
+    }
+
+    const auto& shape = schedule.shape;
+    const int passes = schedule.forward_only ? 1 : 2;
+    EXPECT_EQ(count.size(), static_cast<std::size_t>(passes * shape.stages * shape.micro_batches))
+        << describe(schedule);
+    for (const auto& [text, times] : count) EXPECT_EQ(times, 1) << text << " in " << describe(schedule);
+    for (const auto& list : schedule.actions) {
+      for (const Action& action : list) EXPECT_TRUE(is_within(shape, action)) << describe(schedule);
+    }
+  });
+}
+
+TEST(EveryGenerator, PutsStageSOnRankSModuloP) {
+  const Schedule schedule = interleaved({.pipeline = 3, .virtual_stages = 2, .micro_batches = 3});
+
+  for (const Stage stage : all<Stage>(6)) EXPECT_EQ(schedule.rank_of[stage].value(), stage.value() % 3);
+}
+
+TEST(Generate, FindsEachKindByName) {
+  for (const auto kind : schedule_kinds()) {
+    EXPECT_EQ(generate(kind, {.pipeline = 2, .virtual_stages = 1, .micro_batches = 2}).shape.stages, 2) << kind;
+  }
+}
+
+TEST(Generate, RefusesAnUnknownKindAndListsTheKnown) {
+  EXPECT_THAT(message_of("zero-bubble", {}), HasSubstr("gpipe, 1f1b, interleaved"));
+}
+
+TEST(Generate, RefusesOneFOneBWithVirtualStagesAndPointsToInterleaved) {
+  EXPECT_THAT(message_of("1f1b", {.pipeline = 2, .virtual_stages = 2, .micro_batches = 4}), HasSubstr("interleaved"));
+}
+
+TEST(Generate, RefusesSizesBelowOneAndBeyondReason) {
+  EXPECT_THAT(message_of("gpipe", {.pipeline = 0}), HasSubstr("0 pipeline ranks"));
+  EXPECT_THAT(message_of("gpipe", {.virtual_stages = -1}), HasSubstr("-1 virtual stages"));
+  EXPECT_THAT(message_of("gpipe", {.micro_batches = 0}), HasSubstr("0 micro-batches"));
+  EXPECT_THAT(message_of("gpipe", {.pipeline = 2'000'000'000, .virtual_stages = 2, .micro_batches = 2'000'000'000}),
+              HasSubstr("fewer micro-batches"));
+  EXPECT_THAT(message_of("interleaved", {.pipeline = 1, .virtual_stages = 2, .micro_batches = 2'147'483'647}),
+              HasSubstr("fewer micro-batches"));
+}
+
+}  // namespace
+}  // namespace penstock
