@@ -16,7 +16,7 @@
 namespace penstock {
 
 /// The numbers that a key takes; of a list, each of its entries. Sizes count in bytes, durations in seconds.
-struct Range {
+struct KeyRange {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   bool low_is_allowed = true;
@@ -29,16 +29,16 @@ struct Range {
   }
 };
 
-constexpr Range at_least(double low) {
+constexpr KeyRange at_least(double low) {
   return {.low = low};
 }
-constexpr Range more_than(double low) {
+constexpr KeyRange more_than(double low) {
   return {.low = low, .low_is_allowed = false};
 }
-constexpr Range between(double low, double high) {
+constexpr KeyRange between(double low, double high) {
   return {.low = low, .high = high};
 }
-constexpr Range from_up_to_below(double low, double high) {
+constexpr KeyRange from_up_to_below(double low, double high) {
   return {.low = low, .high = high, .high_is_allowed = false};
 }
 
@@ -49,7 +49,7 @@ enum class Presence { optional, required };
 struct KeyInfo {
   std::string_view help;                   ///< one line; without the type's own unit (bytes, seconds)
   std::string_view unit = {};              ///< of a bare number: "tokens", "steps"
-  Range range = {};                        ///< of numbers
+  KeyRange range = {};                     ///< of numbers
   Presence presence = Presence::optional;  ///< a required key has no default
   std::string_view when_absent = {};       ///< of a std::optional member: what is then taken, "hidden / heads"
   std::string_view not_beside = {};        ///< an earlier key of the section that takes this one's place
@@ -63,5 +63,14 @@ struct EnumName {
   E value;
   std::string_view name;
 };
+
+/// The name of an enumerator, as decks write it.
+template <class E>
+constexpr std::string_view deck_name(E value) {
+  for (const auto& entry : enum_names(value)) {
+    if (entry.value == value) return entry.name;
+  }
+  return {};
+}
 
 }  // namespace penstock

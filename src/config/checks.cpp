@@ -13,174 +13,168 @@
 namespace penstock {
 namespace {
 
-/// Gathers findings; the path to change first.
-class Findings {
+/// Gathers what is broken; of the paths, the one to change first.
+class BrokenRules {
  public:
   template <class... Arguments>
   void add(std::initializer_list<const char*> keys, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    findings_.push_back({{keys.begin(), keys.end()}, fmt::format(format, std::forward<Arguments>(arguments)...)});
+    rules_.push_back({{keys.begin(), keys.end()}, fmt::format(format, std::forward<Arguments>(arguments)...)});
   }
-  std::vector<Finding> take() { return std::move(findings_); }
+  std::vector<BrokenRule> take() { return std::move(rules_); }
 
  private:
-  std::vector<Finding> findings_;
+  std::vector<BrokenRule> rules_;
 };
 
-void check_head_counts(const ModelOptions& model, Findings& findings) {
+void check_head_counts(const ModelOptions& model, BrokenRules& broken) {
   const std::int32_t kv_heads = model.kv_heads.value_or(model.heads);
   if (model.family == Family::gpt2 && kv_heads != model.heads) {
-    findings.add({"model.kv_heads", "model.heads", "model.family"},
-                 "{} differs from heads {}; family gpt2 has as many: leave kv_heads out, or use family llama", kv_heads,
-                 model.heads);
+    broken.add({"model.kv_heads", "model.heads", "model.family"},
+               "{} differs from heads {}; family gpt2 has as many: leave kv_heads out, or use family llama", kv_heads,
+               model.heads);
   } else if (model.heads % kv_heads != 0) {
-    findings.add(
-        {"model.kv_heads", "model.heads"},
-        "heads {} is not divisible by kv_heads {}; each head of keys and values serves as many heads of queries",
-        model.heads, kv_heads);
+    broken.add({"model.kv_heads", "model.heads"},
+               "heads {} is not divisible by kv_heads {}; each head of keys and values serves as many heads of queries",
+               model.heads, kv_heads);
   }
 }
 
-void check_head_size(const ModelOptions& model, Findings& findings) {
+void check_head_size(const ModelOptions& model, BrokenRules& broken) {
   if (!model.head_size && model.hidden % model.heads != 0) {
-    findings.add({"model.hidden", "model.heads"},
-                 "hidden {} is not divisible by heads {}; choose hidden {} or {}, or give head_size", model.hidden,
-                 model.heads, std::max(1, model.hidden / model.heads) * model.heads,
-                 (std::int64_t{model.hidden} / model.heads + 1) * model.heads);
+    broken.add({"model.hidden", "model.heads"},
+               "hidden {} is not divisible by heads {}; choose hidden {} or {}, or give head_size", model.hidden,
+               model.heads, std::max(1, model.hidden / model.heads) * model.heads,
+               (std::int64_t{model.hidden} / model.heads + 1) * model.heads);
     return;
   }
   const std::int32_t head_size = model.head_size.value_or(model.hidden / model.heads);
   if (model.family == Family::llama && head_size % 2 != 0) {
-    findings.add({model.head_size ? "model.head_size" : "model.hidden", "model.heads", "model.family"},
-                 "the head size {} is odd; rotary positions turn pairs of numbers, so it must be even", head_size);
+    broken.add({model.head_size ? "model.head_size" : "model.hidden", "model.heads", "model.family"},
+               "the head size {} is odd; rotary positions turn pairs of numbers, so it must be even", head_size);
   }
   const std::int64_t width = std::int64_t{model.heads} * head_size;
   if (width > std::numeric_limits<std::int32_t>::max()) {
-    findings.add({"model.head_size", "model.heads"}, "heads {} x head_size {} = {} is beyond {}", model.heads,
-                 head_size, width, std::numeric_limits<std::int32_t>::max());
+    broken.add({"model.head_size", "model.heads"}, "heads {} x head_size {} = {} is beyond {}", model.heads, head_size,
+               width, std::numeric_limits<std::int32_t>::max());
   }
 }
 
-void check_positions(const Deck& deck, Findings& findings) {
+void check_positions(const Deck& deck, BrokenRules& broken) {
   const std::int32_t positions = deck.model.positions.value_or(deck.training.sequence);
   if (deck.model.family == Family::gpt2 && positions < deck.training.sequence) {
-    findings.add({"model.positions", "training.sequence"},
-                 "{} positions are less than sequence {}; raise positions or leave it out", positions,
-                 deck.training.sequence);
+    broken.add({"model.positions", "training.sequence"},
+               "{} positions are less than sequence {}; raise positions or leave it out", positions,
+               deck.training.sequence);
   }
 }
 
-void check_batch(const Deck& deck, Findings& findings) {
+void check_batch(const Deck& deck, BrokenRules& broken) {
   const std::int64_t batch = deck.training.global_batch;
   const std::int64_t at_once = std::int64_t{deck.training.micro_batch} * deck.parallel.data;
   if (batch % at_once == 0) return;
   const std::int64_t below = batch / at_once * at_once;
   const std::string choice = below > 0 ? fmt::format("{} or {}", below, below + at_once) : fmt::format("{}", at_once);
-  findings.add({"training.global_batch", "training.micro_batch", "parallel.data"},
-               "global_batch {} is not divisible by micro_batch {} x data {} = {}; choose global_batch {}", batch,
-               deck.training.micro_batch, deck.parallel.data, at_once, choice);
+  broken.add({"training.global_batch", "training.micro_batch", "parallel.data"},
+             "global_batch {} is not divisible by micro_batch {} x data {} = {}; choose global_batch {}", batch,
+             deck.training.micro_batch, deck.parallel.data, at_once, choice);
 }
 
-void check_ranks(const ParallelOptions& parallel, Findings& findings) {
+void check_ranks(const ParallelOptions& parallel, BrokenRules& broken) {
   const std::int64_t ranks = std::int64_t{parallel.pipeline} * parallel.data;
   if (ranks > 1'000'000) {
-    findings.add({"parallel.pipeline", "parallel.data"},
-                 "pipeline {} x data {} = {} ranks; at most 1000000 can be named", parallel.pipeline, parallel.data,
-                 ranks);
+    broken.add({"parallel.pipeline", "parallel.data"}, "pipeline {} x data {} = {} ranks; at most 1000000 can be named",
+               parallel.pipeline, parallel.data, ranks);
   }
 }
 
-void check_layers_per_stage(const Deck& deck, Findings& findings) {
+void check_layers_per_stage(const Deck& deck, BrokenRules& broken) {
   const auto& list = *deck.parallel.layers_per_stage;
   const std::int64_t stages = std::int64_t{deck.parallel.pipeline} * deck.schedule.virtual_stages;
   const auto count = static_cast<std::int64_t>(list.size());
   if (!deck.schedule.file && count != stages) {
-    findings.add({"parallel.layers_per_stage", "parallel.pipeline", "schedule.virtual"},
-                 "has {} entries; pipeline {} x virtual {} = {} stages need one each", count, deck.parallel.pipeline,
-                 deck.schedule.virtual_stages, stages);
+    broken.add({"parallel.layers_per_stage", "parallel.pipeline", "schedule.virtual"},
+               "has {} entries; pipeline {} x virtual {} = {} stages need one each", count, deck.parallel.pipeline,
+               deck.schedule.virtual_stages, stages);
   }
   const std::int64_t sum = std::accumulate(list.begin(), list.end(), std::int64_t{0});
   if (sum != deck.model.layers) {
-    findings.add({"parallel.layers_per_stage", "model.layers"},
-                 "{} = {} layers, but the model has {}; every layer belongs to one stage", fmt::join(list, " + "), sum,
-                 deck.model.layers);
+    broken.add({"parallel.layers_per_stage", "model.layers"},
+               "{} = {} layers, but the model has {}; every layer belongs to one stage", fmt::join(list, " + "), sum,
+               deck.model.layers);
   }
 }
 
-void check_stages(const Deck& deck, Findings& findings) {
+void check_stages(const Deck& deck, BrokenRules& broken) {
   if (deck.parallel.layers_per_stage) {
-    check_layers_per_stage(deck, findings);
+    check_layers_per_stage(deck, broken);
     return;
   }
   const std::int64_t stages = std::int64_t{deck.parallel.pipeline} * deck.schedule.virtual_stages;
   if (deck.model.layers >= stages) return;
-  findings.add({deck.schedule.virtual_stages > 1 ? "schedule.virtual" : "parallel.pipeline", "parallel.pipeline",
-                "schedule.virtual", "model.layers"},
-               "pipeline {} x virtual {} = {} stages, but the model has {} layers; each stage needs at least one",
-               deck.parallel.pipeline, deck.schedule.virtual_stages, stages, deck.model.layers);
+  broken.add({deck.schedule.virtual_stages > 1 ? "schedule.virtual" : "parallel.pipeline", "parallel.pipeline",
+              "schedule.virtual", "model.layers"},
+             "pipeline {} x virtual {} = {} stages, but the model has {} layers; each stage needs at least one",
+             deck.parallel.pipeline, deck.schedule.virtual_stages, stages, deck.model.layers);
 }
 
-void check_virtual(const ScheduleOptions& schedule, Findings& findings) {
+void check_virtual(const ScheduleOptions& schedule, BrokenRules& broken) {
   if (schedule.file || schedule.virtual_stages == 1 || schedule.kind != ScheduleKind::one_f_one_b) return;
-  findings.add({"schedule.virtual", "schedule.kind"},
-               "{} stages a rank need kind interleaved or gpipe; 1f1b has one stage a rank", schedule.virtual_stages);
+  broken.add({"schedule.virtual", "schedule.kind"},
+             "{} stages a rank need kind interleaved or gpipe; 1f1b has one stage a rank", schedule.virtual_stages);
 }
 
-void check_learning_rate(const TrainingOptions& training, Findings& findings) {
+void check_learning_rate(const TrainingOptions& training, BrokenRules& broken) {
   const LearningRateOptions& rate = training.optimizer.learning_rate;
   if (rate.minimum > rate.peak) {
-    findings.add({"training.learning_rate.minimum", "training.learning_rate.peak"}, "minimum {} is above peak {}",
-                 rate.minimum, rate.peak);
+    broken.add({"training.learning_rate.minimum", "training.learning_rate.peak"}, "minimum {} is above peak {}",
+               rate.minimum, rate.peak);
   }
-  if (!rate.decay_steps) return;
-  if (rate.decay != Decay::wsd) {
-    findings.add({"training.learning_rate.decay_steps", "training.learning_rate.decay"},
-                 "belongs to decay wsd alone; leave it out, or choose wsd");
-  } else if (*rate.decay_steps > training.steps) {
-    findings.add({"training.learning_rate.decay_steps", "training.steps"},
-                 "a decay of {} steps is longer than the run's {}", *rate.decay_steps, training.steps);
+  if (rate.decay_steps && rate.decay != Decay::wsd) {
+    broken.add({"training.learning_rate.decay_steps", "training.learning_rate.decay"},
+               "belongs to decay wsd alone; leave it out, or choose wsd");
   }
 }
 
-void check_texts(const Deck& deck, Findings& findings) {
+void check_texts(const Deck& deck, BrokenRules& broken) {
   if (deck.data.train.empty())
-    findings.add({"data.train"}, "is empty; name at least one text file, folder or token file");
+    broken.add({"data.train"}, "is empty; name at least one text file, folder or token file");
   const auto is_empty = [](const std::string& path) { return path.empty(); };
   if (std::any_of(deck.data.train.begin(), deck.data.train.end(), is_empty)) {
-    findings.add({"data.train"}, "names an empty path");
+    broken.add({"data.train"}, "names an empty path");
   }
   if (std::any_of(deck.data.validation.begin(), deck.data.validation.end(), is_empty)) {
-    findings.add({"data.validation"}, "names an empty path");
+    broken.add({"data.validation"}, "names an empty path");
   }
-  if (deck.schedule.file && deck.schedule.file->empty()) findings.add({"schedule.file"}, "is an empty path");
-  if (deck.output.directory.empty()) findings.add({"output.directory"}, "is an empty path");
+  if (deck.schedule.file && deck.schedule.file->empty()) broken.add({"schedule.file"}, "is an empty path");
+  if (deck.output.directory.empty()) broken.add({"output.directory"}, "is an empty path");
   if (deck.output.sample.tokens > 0 && deck.output.sample.prompt.empty()) {
-    findings.add({"output.sample.prompt", "output.sample.tokens"}, "is empty; the text needs something to start with");
+    broken.add({"output.sample.prompt", "output.sample.tokens"}, "is empty; the text needs something to start with");
   }
 }
 
-void check_validation(const Deck& deck, Findings& findings) {
+void check_validation(const Deck& deck, BrokenRules& broken) {
   if (deck.training.validate_every > 0 && deck.data.validation.empty()) {
-    findings.add({"training.validate_every", "data.validation"},
-                 "every {} steps, but data.validation is empty; name texts there, or set validate_every: 0",
-                 deck.training.validate_every);
+    broken.add({"training.validate_every", "data.validation"},
+               "every {} steps, but data.validation is empty; name texts there, or set validate_every: 0",
+               deck.training.validate_every);
   }
 }
 
 }  // namespace
 
-std::vector<Finding> check_deck(const Deck& deck) {
-  Findings findings;
-  check_head_counts(deck.model, findings);
-  check_head_size(deck.model, findings);
-  check_positions(deck, findings);
-  check_batch(deck, findings);
-  check_ranks(deck.parallel, findings);
-  check_stages(deck, findings);
-  check_virtual(deck.schedule, findings);
-  check_learning_rate(deck.training, findings);
-  check_texts(deck, findings);
-  check_validation(deck, findings);
-  return findings.take();
+std::vector<BrokenRule> check_deck(const Deck& deck) {
+  BrokenRules broken;
+  check_head_counts(deck.model, broken);
+  check_head_size(deck.model, broken);
+  check_positions(deck, broken);
+  check_batch(deck, broken);
+  check_ranks(deck.parallel, broken);
+  check_stages(deck, broken);
+  check_virtual(deck.schedule, broken);
+  check_learning_rate(deck.training, broken);
+  check_texts(deck, broken);
+  check_validation(deck, broken);
+  return broken.take();
 }
 
 std::vector<std::string> notes_on(const Deck& deck) {
@@ -191,6 +185,12 @@ std::vector<std::string> notes_on(const Deck& deck) {
         fmt::format("training.learning_rate.warmup {} is longer than training.steps {}: the run ends before the "
                     "peak is reached",
                     rate.warmup, deck.training.steps));
+  }
+  if (rate.decay_steps.value_or(0) > deck.training.steps) {
+    notes.push_back(fmt::format(
+        "training.learning_rate.decay_steps {} is longer than training.steps {}: the learning rate falls from "
+        "the first step after the warm-up",
+        *rate.decay_steps, deck.training.steps));
   }
   if (rate.decay == Decay::constant && rate.minimum > 0) {
     notes.push_back(fmt::format("training.learning_rate.minimum {} is not used with decay constant", rate.minimum));

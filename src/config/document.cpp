@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/document.hpp"
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
@@ -12,7 +13,7 @@
 #include "config/words.hpp"
 #include "data/utf8.hpp"
 
-namespace penstock {
+namespace penstock::config {
 namespace {
 
 /// Thrown out of the parser when reading on makes no sense; the fault is already noted.
@@ -181,6 +182,36 @@ void run_parser(std::string_view text, Builder& builder) {
   }
 }
 
+/// yaml-cpp takes quotes that are still open at the end of a text whose last character is a line break; without that
+/// character it finds the fault. Throws what the parser throws.
+void refuse_open_quotes(std::string_view text, int override_index) {
+  Faults of_the_read_pass;
+  Builder builder{override_index, of_the_read_pass};
+  run_parser(text.substr(0, text.find_last_not_of(" \t\r\n") + 1), builder);
+}
+
+/// The number of the first line, up to `last`, that a tab indents, which the parser's own message does not tell; or 0.
+int line_with_tab(std::string_view text, int last) {
+  for (int line = 1; line <= last; ++line) {
+    const std::string_view indent = text.substr(0, text.find_first_not_of(" \t"));
+    if (indent.find('\t') != std::string_view::npos) return line;
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+    if (text.empty()) break;
+  }
+  return 0;
+}
+
+void add_syntax_fault(const YAML::Exception& exception, std::string_view text, int override_index, Faults& faults) {
+  const bool is_placed = !exception.mark.is_null();
+  const int line = is_placed ? exception.mark.line + 1 : 1;
+  if (const int tab = line_with_tab(text, line); tab > 0) {
+    faults.add({override_index, tab}, "", "a tab indents this line; YAML wants spaces");
+    return;
+  }
+  faults.add({override_index, line, is_placed ? exception.mark.column + 1 : 1}, "",
+             "is not readable as YAML: " + exception.msg);
+}
+
 }  // namespace
 
 const Value::Entry* Value::find(std::string_view key) const {
@@ -202,13 +233,11 @@ Value parse_document(std::string_view text, int override_index, Faults& faults) 
   Builder builder{override_index, faults};
   try {
     run_parser(text, builder);
+    refuse_open_quotes(text, override_index);
   } catch (const Abandon&) {
     return {};
   } catch (const YAML::Exception& exception) {
-    const bool placed = !exception.mark.is_null();
-    const Position position = placed ? Position{override_index, exception.mark.line + 1, exception.mark.column + 1}
-                                     : Position{override_index};
-    faults.add(position, "", "is not readable as YAML: " + exception.msg);
+    add_syntax_fault(exception, text, override_index, faults);
     return {};
   }
   return builder.take();
@@ -228,4 +257,4 @@ std::string description(const Value& value) {
   return "nothing";
 }
 
-}  // namespace penstock
+}  // namespace penstock::config

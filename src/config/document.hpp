@@ -9,7 +9,7 @@
 
 #include "config/faults.hpp"
 
-namespace penstock {
+namespace penstock::config {
 
 /// A YAML value with its place: what is left of a text when the syntax is taken away.
 struct Value {
@@ -46,4 +46,4 @@ Value parse_document(std::string_view text, int override_index, Faults& faults);
 /// "the text 'x'", "a list", "a section", "nothing": for messages.
 std::string description(const Value& value);
 
-}  // namespace penstock
+}  // namespace penstock::config

@@ -10,7 +10,7 @@
 
 #include "config/words.hpp"
 
-namespace penstock {
+namespace penstock::config {
 namespace {
 
 /// More lines than this help no one.
@@ -58,4 +58,4 @@ std::string Faults::text(const std::string& file, const std::vector<std::string>
   return lines;
 }
 
-}  // namespace penstock
+}  // namespace penstock::config

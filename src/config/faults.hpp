@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::config {
 
 /// A place in the deck's file, or in one of the overrides of the command line.
 struct Position {
@@ -38,4 +38,4 @@ class Faults {
   std::set<std::string, std::less<>> keys_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::config

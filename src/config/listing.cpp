@@ -12,6 +12,13 @@
 namespace penstock {
 namespace {
 
+using config::Described;
+using config::List;
+using config::Optional;
+using config::range_text;
+using config::Scalar;
+using config::type_text;
+
 template <class T>
 std::optional<std::string> yaml_of(const T& value) {
   if constexpr (Optional<T>) {
@@ -25,18 +32,6 @@ std::optional<std::string> yaml_of(const T& value) {
   }
 }
 
-template <class T>
-std::string type_of(const T& value) {
-  if constexpr (Optional<T>) {
-    return type_of(typename T::value_type{});
-  } else if constexpr (List<T>) {
-    return IsList<T>::type();
-  } else {
-    static_cast<void>(value);
-    return Scalar<T>::type();
-  }
-}
-
 class Lister {
  public:
   Lister(std::string parent, std::vector<KeyEntry>& entries) : parent_{std::move(parent)}, entries_{entries} {}
@@ -45,11 +40,11 @@ class Lister {
   void operator()(std::string_view key, T& member, const KeyInfo& info) {
     const std::string path = parent_.empty() ? std::string{key} : fmt::format("{}.{}", parent_, key);
     if constexpr (Described<T>) {
-      entries_.push_back({path, true, "a section", std::nullopt, info});
+      entries_.push_back({path, true, "a section", "", std::nullopt, info});
       Lister inner{path, entries_};
       describe(inner, member);
     } else {
-      entries_.push_back({path, false, type_of(member), yaml_of(member), info});
+      entries_.push_back({path, false, type_text<T>(), range_text<T>(info.range), yaml_of(member), info});
     }
   }
 

@@ -17,6 +17,7 @@ struct KeyEntry {
   std::string path;                  ///< "training.learning_rate.peak"
   bool is_section = false;           ///< has keys of its own
   std::string type;                  ///< "a whole number", "gpipe | 1f1b | interleaved"
+  std::string range;                 ///< "at least 1", "more than 0 s"; may be empty
   std::optional<std::string> value;  ///< as YAML, on one line; none when absent, and of sections
   KeyInfo info;
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <string>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "config/listing.hpp"
-#include "config/scalar.hpp"
 
 namespace penstock {
 namespace {
@@ -34,8 +32,7 @@ The run's folder holds the deck as it was understood, every key written out, as 
 std::string takes(const KeyEntry& entry) {
   std::string text = entry.type;
   if (!entry.info.unit.empty()) text += fmt::format(" ({})", entry.info.unit);
-  const std::string range = text_of(entry.info.range);
-  if (!range.empty()) text += ", " + range;
+  if (!entry.range.empty()) text += ", " + entry.range;
   return text;
 }
 

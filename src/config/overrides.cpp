@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::config {
 namespace {
 
 std::vector<std::string> parts_of(std::string_view path) {
@@ -61,4 +61,4 @@ void apply_override(Value& root, const std::string& text, int index, Faults& fau
   *place = std::move(value);
 }
 
-}  // namespace penstock
+}  // namespace penstock::config

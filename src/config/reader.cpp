@@ -17,12 +17,21 @@
 namespace penstock {
 namespace {
 
+using config::apply_override;
+using config::Faults;
+using config::largest_document;
+using config::parse_document;
+using config::Position;
+using config::Reading;
+using config::SectionReader;
+using config::Value;
+
 /// Where to show a broken rule: at the last override among its keys, which broke it, else at the first key that is
 /// given.
-Position place_of(const Finding& finding, const Reading& reading) {
+Position place_of(const BrokenRule& rule, const Reading& reading) {
   Position place;
   bool is_given = false;
-  for (const auto& key : finding.keys) {
+  for (const auto& key : rule.keys) {
     const auto found = reading.positions.find(key);
     if (found == reading.positions.end()) continue;
     if (!is_given || found->second.override_index > place.override_index) place = found->second;
@@ -32,10 +41,10 @@ Position place_of(const Finding& finding, const Reading& reading) {
 }
 
 void check_rules(const Deck& deck, Reading& reading) {
-  for (const auto& finding : check_deck(deck)) {
+  for (const auto& rule : check_deck(deck)) {
     const auto is_faulty = [&](const std::string& key) { return reading.faults.concern(key); };
-    if (std::any_of(finding.keys.begin(), finding.keys.end(), is_faulty)) continue;
-    reading.faults.add(place_of(finding, reading), finding.keys.front(), finding.reason);
+    if (std::any_of(rule.keys.begin(), rule.keys.end(), is_faulty)) continue;
+    reading.faults.add(place_of(rule, reading), rule.keys.front(), rule.reason);
   }
 }
 

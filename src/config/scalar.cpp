@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-namespace penstock {
+namespace penstock::config {
 namespace {
 
 /// The whole of `text` as a number; a leading + is taken, as YAML does.
@@ -146,11 +146,11 @@ std::string list_type(std::string_view item_type, std::size_t fixed_length) {
   return fmt::format("a list of {}s", word);
 }
 
-std::string text_of(const Range& range) {
+std::string text_of(const KeyRange& range, std::string_view unit) {
   const bool has_low = std::isfinite(range.low);
   const bool has_high = std::isfinite(range.high);
-  const std::string low = has_low ? Scalar<double>::text(range.low) : "";
-  const std::string high = has_high ? Scalar<double>::text(range.high) : "";
+  const std::string low = fmt::format("{}{}", range.low, unit);
+  const std::string high = fmt::format("{}{}", range.high, unit);
   if (has_low && has_high) {
     return fmt::format("{} {} {} {}", range.low_is_allowed ? "from" : "above", low,
                        range.high_is_allowed ? "to" : "to below", high);
@@ -160,4 +160,4 @@ std::string text_of(const Range& range) {
   return {};
 }
 
-}  // namespace penstock
+}  // namespace penstock::config

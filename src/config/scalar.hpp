@@ -15,7 +15,7 @@
 #include "base/describe.hpp"
 #include "base/units.hpp"
 
-namespace penstock {
+namespace penstock::config {
 
 /// What the reader and the dump know of a type with one value. `parse` gives nothing when the text is no such value;
 /// `text` gives a plain YAML scalar that `parse` turns into the same value, to the bit; `type` is for people.
@@ -62,6 +62,7 @@ struct Scalar<Bytes> {
   static std::optional<Bytes> parse(std::string_view text);
   static std::string text(Bytes value);
   static std::string type() { return "a size such as 2 GiB, 512MB or 4096"; }
+  static constexpr std::string_view range_unit = " B";
 };
 
 template <>
@@ -69,6 +70,7 @@ struct Scalar<Seconds> {
   static std::optional<Seconds> parse(std::string_view text);
   static std::string text(Seconds value);
   static std::string type() { return "a duration such as 90 s, 5 min or 2 h"; }
+  static constexpr std::string_view range_unit = " s";
 };
 
 template <class T>
@@ -155,7 +157,38 @@ std::optional<double> number_of(const T& value) {
   }
 }
 
-/// "at least 1", "from 1 to 4096", "more than 0"; empty for any number.
-std::string text_of(const Range& range);
+/// "at least 1", "from 1 to 4096", "more than 0 s"; empty for any number.
+std::string text_of(const KeyRange& range, std::string_view unit);
 
-}  // namespace penstock
+/// The same for a key of type T, whose range may speak of bytes or seconds.
+template <class T>
+std::string range_text(const KeyRange& range) {
+  if constexpr (Optional<T> || List<T>) {
+    return range_text<typename T::value_type>(range);
+  } else if constexpr (requires { Scalar<T>::range_unit; }) {
+    return text_of(range, Scalar<T>::range_unit);
+  } else {
+    return text_of(range, "");
+  }
+}
+
+/// "a whole number", "a list of texts".
+template <class T>
+std::string type_text() {
+  if constexpr (Optional<T>) {
+    return type_text<typename T::value_type>();
+  } else if constexpr (List<T>) {
+    return IsList<T>::type();
+  } else {
+    return Scalar<T>::type();
+  }
+}
+
+/// Type and range: what a fault says was expected.
+template <class T>
+std::string expected_text(const KeyRange& range) {
+  const std::string limits = range_text<T>(range);
+  return limits.empty() ? type_text<T>() : type_text<T>() + ", " + limits;
+}
+
+}  // namespace penstock::config

@@ -8,7 +8,7 @@
 #include "config/listing.hpp"
 #include "config/words.hpp"
 
-namespace penstock {
+namespace penstock::config {
 namespace {
 
 /// Where a key of that name stands in another section; empty if nowhere.
@@ -28,11 +28,6 @@ std::string remedy(const std::string& key, const std::vector<std::string>& known
 }
 
 }  // namespace
-
-std::string expected_text(const std::string& type, const KeyInfo& info) {
-  const std::string range = text_of(info.range);
-  return range.empty() ? type : fmt::format("{}, {}", type, range);
-}
 
 std::string wrong_choice_text(const Value& value, const std::vector<std::string>& names, const KeyInfo& info) {
   const std::string choice = fmt::format("{}", fmt::join(names, ", "));
@@ -61,4 +56,4 @@ void refuse_unknown_keys(const Value& section, const std::string& path, const st
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::config

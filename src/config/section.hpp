@@ -17,7 +17,7 @@
 #include "config/faults.hpp"
 #include "config/scalar.hpp"
 
-namespace penstock {
+namespace penstock::config {
 
 /// What the reading of one deck gathers.
 struct Reading {
@@ -26,7 +26,6 @@ struct Reading {
 };
 
 // Sentences of the reader, which are the same for all types.
-std::string expected_text(const std::string& type, const KeyInfo& info);
 std::string wrong_choice_text(const Value& value, const std::vector<std::string>& names, const KeyInfo& info);
 std::string too_large_text(const std::string& text);
 void refuse_unknown_keys(const Value& section, const std::string& path, const std::vector<std::string>& known,
@@ -47,11 +46,12 @@ class SectionReader {
     const std::string path = path_.empty() ? std::string{key} : path_ + "." + std::string{key};
     const Value::Entry* entry = section_ == nullptr ? nullptr : section_->find(key);
     if (entry != nullptr) reading_.positions[path] = entry->value.position;
+    if (reading_.faults.concern(path)) return;
     if constexpr (Described<T>) {
       read_section(entry, path, member);
     } else if (entry == nullptr) {
       if (info.presence == Presence::required) refuse(position_, path, "must be given: " + std::string{info.help});
-    } else if (!reading_.faults.concern(path)) {
+    } else {
       refuse_rivals(*entry, path, info);
       read(entry->value, path, member, info);
     }
@@ -110,7 +110,7 @@ class SectionReader {
   template <class T>
   void read_list(const Value& value, const std::string& path, std::vector<T>& member, const KeyInfo& info) {
     if (value.kind == Value::Kind::mapping || value.kind == Value::Kind::nothing) {
-      refuse_value(value, path, IsList<std::vector<T>>::type(), info);
+      refuse_value<std::vector<T>>(value, path, info);
       return;
     }
     member.clear();
@@ -131,7 +131,7 @@ class SectionReader {
       const bool is_list = value.kind == Value::Kind::list;
       refuse(value.position, path,
              (is_list ? "has " + std::to_string(value.items.size()) + " entries" : "is " + description(value)) +
-                 ", expected " + expected_text(IsList<std::array<T, N>>::type(), info));
+                 ", expected " + expected_text<std::array<T, N>>(info.range));
       return;
     }
     for (std::size_t i = 0; i < N; ++i) read_scalar(value.items[i], path, member[i], info);
@@ -141,21 +141,22 @@ class SectionReader {
   void read_scalar(const Value& value, const std::string& path, T& member, const KeyInfo& info) {
     constexpr bool is_bare = std::is_arithmetic_v<T>;
     if (value.kind != Value::Kind::scalar || (is_bare && value.quoted)) {
-      refuse_value(value, path, Scalar<T>::type(), info);
+      refuse_value<T>(value, path, info);
       return;
     }
     const auto parsed = Scalar<T>::parse(value.text);
     if (!parsed) {
       refuse_text<T>(value, path, info);
     } else if (const auto number = number_of(*parsed); number && !info.range.contains(*number)) {
-      refuse_value(value, path, Scalar<T>::type(), info);
+      refuse_value<T>(value, path, info);
     } else {
       member = *parsed;
     }
   }
 
-  void refuse_value(const Value& value, const std::string& path, const std::string& type, const KeyInfo& info) {
-    refuse(value.position, path, "is " + description(value) + ", expected " + expected_text(type, info));
+  template <class T>
+  void refuse_value(const Value& value, const std::string& path, const KeyInfo& info) {
+    refuse(value.position, path, "is " + description(value) + ", expected " + expected_text<T>(info.range));
   }
 
   template <class T>
@@ -165,7 +166,7 @@ class SectionReader {
     } else if (std::is_same_v<T, std::int32_t> && Scalar<std::uint64_t>::parse(value.text)) {
       refuse(value.position, path, too_large_text(value.text));
     } else {
-      refuse_value(value, path, Scalar<T>::type(), info);
+      refuse_value<T>(value, path, info);
     }
   }
 
@@ -176,4 +177,4 @@ class SectionReader {
   std::vector<std::string> known_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::config

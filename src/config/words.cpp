@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-namespace penstock {
+namespace penstock::config {
 namespace {
 
 constexpr std::size_t longest_shown = 60;
@@ -72,4 +72,4 @@ std::string listed(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-}  // namespace penstock
+}  // namespace penstock::config

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::config {
 
 /// The one of `known` that `word` was most likely meant to be: the fewest letters changed, left out, added or swapped,
 /// at most a third of the word (capitals and `-` for `_` count as equal); empty if none is that near.
@@ -17,4 +17,4 @@ std::string shown(std::string_view text);
 /// "a, b, c".
 std::string listed(const std::vector<std::string>& words);
 
-}  // namespace penstock
+}  // namespace penstock::config

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/checks.hpp"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/deck_texts.hpp"
+
+namespace penstock {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Deck sound_deck() {
+  Deck deck;
+  deck.data.train = {"doc"};
+  deck.data.validation = {"README.md"};
+  deck.training.steps = 100;
+  return deck;
+}
+
+/// "key: reason" for each rule that the deck breaks once `change` has been made to a sound one.
+std::vector<std::string> broken_by(const std::function<void(Deck&)>& change) {
+  Deck deck = sound_deck();
+  change(deck);
+  std::vector<std::string> lines;
+  for (const auto& rule : check_deck(deck)) lines.push_back(rule.keys.front() + ": " + rule.reason);
+  return lines;
+}
+
+TEST(CheckDeck, FindsNothingInASoundDeck) {
+  EXPECT_THAT(broken_by([](Deck&) {}), IsEmpty());
+}
+
+TEST(CheckDeck, PutsTheNumbersIntoTheBatchIdentity) {
+  EXPECT_THAT(
+      broken_by([](Deck& deck) {
+        deck.training.micro_batch = 3;
+        deck.parallel.data = 2;
+      }),
+      ElementsAre("training.global_batch: global_batch 16 is not divisible by micro_batch 3 x data 2 = 6; choose "
+                  "global_batch 12 or 18"));
+  EXPECT_THAT(broken_by([](Deck& deck) { deck.training.micro_batch = 32; }),
+              ElementsAre(HasSubstr("micro_batch 32 x data 1 = 32; choose global_batch 32")));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.training.micro_batch = 2'000'000'000;
+                deck.parallel.data = 1000;
+              }),
+              ElementsAre(HasSubstr("micro_batch 2000000000 x data 1000 = 2000000000000")));
+}
+
+TEST(CheckDeck, WantsALayerForEachStage) {
+  EXPECT_THAT(
+      broken_by([](Deck& deck) { deck.parallel.pipeline = 9; }),
+      ElementsAre("parallel.pipeline: pipeline 9 x virtual 1 = 9 stages, but the model has 8 layers; each stage "
+                  "needs at least one"));
+  EXPECT_THAT(
+      broken_by([](Deck& deck) {
+        deck.model.layers = 10;
+        deck.parallel.pipeline = 4;
+        deck.schedule.kind = ScheduleKind::interleaved;
+        deck.schedule.virtual_stages = 3;
+      }),
+      ElementsAre("schedule.virtual: pipeline 4 x virtual 3 = 12 stages, but the model has 10 layers; each stage "
+                  "needs at least one"));
+}
+
+TEST(CheckDeck, AddsUpTheLayersPerStage) {
+  EXPECT_THAT(
+      broken_by([](Deck& deck) {
+        deck.parallel.pipeline = 2;
+        deck.parallel.layers_per_stage = {5, 2};
+      }),
+      ElementsAre("parallel.layers_per_stage: 5 + 2 = 7 layers, but the model has 8; every layer belongs to one "
+                  "stage"));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.parallel.pipeline = 2;
+                deck.parallel.layers_per_stage = {8};
+              }),
+              ElementsAre("parallel.layers_per_stage: has 1 entries; pipeline 2 x virtual 1 = 2 stages need one each"));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.parallel.pipeline = 2;
+                deck.parallel.layers_per_stage = {7, 1};
+              }),
+              IsEmpty());
+}
+
+TEST(CheckDeck, LetsAScheduleFileSayTheNumberOfStages) {
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.parallel.pipeline = 2;
+                deck.parallel.layers_per_stage = {2, 2, 2, 2};
+                deck.schedule.file = "a.csv";
+              }),
+              IsEmpty());
+}
+
+TEST(CheckDeck, WantsAScheduleThatHasVirtualStages) {
+  EXPECT_THAT(
+      broken_by([](Deck& deck) { deck.schedule.virtual_stages = 2; }),
+      ElementsAre("schedule.virtual: 2 stages a rank need kind interleaved or gpipe; 1f1b has one stage a rank"));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.schedule.virtual_stages = 2;
+                deck.schedule.kind = ScheduleKind::gpipe;
+              }),
+              IsEmpty());
+}
+
+TEST(CheckDeck, WantsHeadsThatDivide) {
+  EXPECT_THAT(broken_by([](Deck& deck) { deck.model.kv_heads = 3; }),
+              ElementsAre(HasSubstr("model.kv_heads: heads 8 is not divisible by kv_heads 3")));
+  EXPECT_THAT(broken_by([](Deck& deck) { deck.model.hidden = 250; }),
+              ElementsAre("model.hidden: hidden 250 is not divisible by heads 8; choose hidden 248 or 256, or give "
+                          "head_size"));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.model.hidden = 250;
+                deck.model.head_size = 32;
+              }),
+              IsEmpty());
+  EXPECT_THAT(
+      broken_by([](Deck& deck) { deck.model.head_size = 31; }),
+      ElementsAre("model.head_size: the head size 31 is odd; rotary positions turn pairs of numbers, so it must be "
+                  "even"));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.model.heads = 65536;
+                deck.model.head_size = 65536;
+              }),
+              ElementsAre(HasSubstr("heads 65536 x head_size 65536 = 4294967296 is beyond 2147483647")));
+}
+
+TEST(CheckDeck, KnowsWhatGpt2Lacks) {
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.model.family = Family::gpt2;
+                deck.model.kv_heads = 4;
+                deck.model.positions = 128;
+              }),
+              ElementsAre(HasSubstr("model.kv_heads: 4 differs from heads 8; family gpt2 has as many"),
+                          HasSubstr("model.positions: 128 positions are less than sequence 256")));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.model.family = Family::gpt2;
+                deck.model.head_size = 31;
+              }),
+              IsEmpty());
+}
+
+TEST(CheckDeck, WantsALearningRateThatFits) {
+  EXPECT_THAT(broken_by([](Deck& deck) { deck.training.optimizer.learning_rate.minimum = 1; }),
+              ElementsAre("training.learning_rate.minimum: minimum 1 is above peak 0.0003"));
+  EXPECT_THAT(
+      broken_by([](Deck& deck) { deck.training.optimizer.learning_rate.decay_steps = 3; }),
+      ElementsAre("training.learning_rate.decay_steps: belongs to decay wsd alone; leave it out, or choose wsd"));
+}
+
+TEST(CheckDeck, WantsSomethingToReadWriteAndValidate) {
+  EXPECT_THAT(broken_by([](Deck& deck) { deck.data.train.clear(); }),
+              ElementsAre("data.train: is empty; name at least one text file, folder or token file"));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.data.train = {"doc", ""};
+              }),
+              ElementsAre("data.train: names an empty path"));
+  EXPECT_THAT(broken_by([](Deck& deck) { deck.data.validation = {""}; }),
+              ElementsAre("data.validation: names an empty path"));
+  EXPECT_THAT(broken_by([](Deck& deck) { deck.output.directory.clear(); }),
+              ElementsAre("output.directory: is an empty path"));
+  EXPECT_THAT(broken_by([](Deck& deck) { deck.schedule.file = ""; }), ElementsAre("schedule.file: is an empty path"));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.output.sample.prompt.clear();
+                deck.output.sample.tokens = 5;
+              }),
+              ElementsAre(HasSubstr("output.sample.prompt: is empty")));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.data.validation.clear();
+                deck.training.validate_every = 50;
+              }),
+              ElementsAre(HasSubstr("training.validate_every: every 50 steps, but data.validation is empty")));
+}
+
+TEST(CheckDeck, LimitsTheNumberOfRanks) {
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.model.layers = 65536;
+                deck.parallel.pipeline = 65536;
+                deck.parallel.data = 16;
+              }),
+              ElementsAre(HasSubstr("parallel.pipeline: pipeline 65536 x data 16 = 1048576 ranks")));
+}
+
+TEST(CheckDeck, IsShownAtTheKeyThatTheDeckGives) {
+  EXPECT_EQ(
+      faults_of(smallest_deck + "parallel:\n  pipeline: 12\n"),
+      "run.yaml:4:13: parallel.pipeline: pipeline 12 x virtual 1 = 12 stages, but the model has 8 layers; each stage "
+      "needs at least one");
+  // global_batch has its default: the place is that of micro_batch.
+  EXPECT_EQ(
+      faults_of("data: {train: doc}\ntraining: {steps: 1, micro_batch: 5}\n"),
+      "run.yaml:2:35: training.global_batch: global_batch 16 is not divisible by micro_batch 5 x data 1 = 5; choose "
+      "global_batch 15 or 20");
+}
+
+TEST(NotesOnDeck, TellWhatMaySurprise) {
+  Deck deck = sound_deck();
+  EXPECT_THAT(notes_on(deck), IsEmpty());
+
+  deck.training.optimizer.learning_rate = {
+      .warmup = 200, .decay = Decay::constant, .minimum = 1e-4, .decay_steps = 101};
+  deck.schedule.file = "a.csv";
+  deck.schedule.virtual_stages = 2;
+
+  EXPECT_THAT(notes_on(deck),
+              ElementsAre(HasSubstr("warmup 200 is longer than training.steps 100"),
+                          HasSubstr("decay_steps 101 is longer than training.steps 100"),
+                          HasSubstr("minimum 0.0001 is not used"), HasSubstr("schedule.virtual is not used")));
+}
+
+TEST(ModelSpecOfDeck, FollowsTheDeck) {
+  const Deck deck = read(smallest_deck + "model: {family: gpt2, layers: 3, hidden: 64, heads: 4, precision: fp32}\n");
+
+  EXPECT_EQ(model_spec(deck), (ModelSpec{.family = Family::gpt2,
+                                         .layers = 3,
+                                         .hidden = 64,
+                                         .heads = 4,
+                                         .kv_heads = 4,
+                                         .head_size = 16,
+                                         .ffn = 256,
+                                         .vocabulary = 256,
+                                         .positions = 256,
+                                         .tie_embeddings = false,
+                                         .norm_epsilon = 1e-5,
+                                         .rope_theta = 10000.0,
+                                         .precision = Precision::fp32}));
+}
+
+TEST(CountsOfDeck, AreProductsOfItsKeys) {
+  const Deck deck = read(
+      "data: {train: doc}\n"
+      "training: {steps: 1, sequence: 32, global_batch: 24, micro_batch: 2}\n"
+      "parallel: {pipeline: 2, data: 3}\n"
+      "schedule: {kind: interleaved, virtual: 2}\n");
+
+  EXPECT_EQ(world_size(deck), 6);
+  EXPECT_EQ(stage_count(deck), 4);
+  EXPECT_EQ(micro_batches(deck), 4);
+  EXPECT_EQ(tokens_per_step(deck), 768);
+}
+
+}  // namespace
+}  // namespace penstock
