@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "kernels/reference/values.hpp"
 #include "pipeline.hpp"
+#include "support/tensor_near.hpp"
 
 namespace penstock::test {
 namespace {
@@ -24,6 +25,7 @@ struct PassCase {
   ModelSpec model;
   bool tied = false;
   DType storage = DType::f32;
+  KernelKind kernels = KernelKind::reference;
 };
 
 // gtest prints parameters; the name says all.
@@ -33,11 +35,14 @@ void PrintTo(const PassCase& value, std::ostream* stream) {
 
 std::vector<PassCase> pass_cases() {
   std::vector<PassCase> cases;
-  for (const DType storage : {DType::bf16, DType::f32}) {
-    for (const bool tied : {false, true}) {
-      const std::string suffix = std::string{tied ? "_tied" : ""} + (storage == DType::bf16 ? "_bf16" : "_f32");
-      cases.push_back({"llama" + suffix, small_llama(), tied, storage});
-      cases.push_back({"gpt2" + suffix, small_gpt2(), tied, storage});
+  for (const KernelKind kernels : {KernelKind::reference, KernelKind::host}) {
+    for (const DType storage : {DType::bf16, DType::f32}) {
+      for (const bool tied : {false, true}) {
+        const std::string suffix =
+            std::string{tied ? "_tied_" : "_"} + (storage == DType::bf16 ? "bf16_" : "f32_") + name_of(kernels);
+        cases.push_back({"llama" + suffix, small_llama(), tied, storage, kernels});
+        cases.push_back({"gpt2" + suffix, small_gpt2(), tied, storage, kernels});
+      }
     }
   }
   return cases;
@@ -45,17 +50,19 @@ std::vector<PassCase> pass_cases() {
 
 class Passes : public testing::TestWithParam<PassCase> {
  protected:
-  Pipeline cut(std::vector<std::int32_t> layers_per_stage) {
+  Pipeline cut(std::vector<std::int32_t> layers_per_stage) { return cut(std::move(layers_per_stage), *kernels_); }
+
+  static Pipeline cut(std::vector<std::int32_t> layers_per_stage, Kernels& kernels) {
     PipelineShape shape{.model = GetParam().model,
                         .sequences = 3,
                         .tokens = 5,
                         .storage = GetParam().storage,
                         .layers_per_stage = std::move(layers_per_stage)};
     shape.model.tie_embeddings = GetParam().tied;
-    return Pipeline{shape, *kernels_};
+    return Pipeline{shape, kernels};
   }
 
-  std::unique_ptr<Kernels> kernels_ = make_reference_kernels();
+  KernelsUnderTest kernels_{GetParam().kernels};
 };
 
 // The bits of a gradient: NaN and the sign of zero count.
@@ -132,6 +139,17 @@ TEST_P(Passes, RecomputationLeavesTheBitsOfTheForward) {
   }
 }
 
+TEST_P(Passes, OnTwoThreadsGiveTheBitsOfOne) {
+  const KernelsUnderTest two_threads{GetParam().kernels, 2};
+  Pipeline one = cut({3});
+  Pipeline two = cut({3}, *two_threads);
+
+  const double loss = one.run(Backward::whole, Recompute::none, loss_scale);
+
+  EXPECT_EQ(two.run(Backward::whole, Recompute::none, loss_scale), loss);
+  expect_same_bits(two.gradients(), one.gradients());
+}
+
 TEST_P(Passes, OfASecondMicroBatchAddToTheGradients) {
   Pipeline pipeline = cut({2, 1});
   pipeline.run(Backward::whole, Recompute::none, loss_scale);
@@ -139,9 +157,12 @@ TEST_P(Passes, OfASecondMicroBatchAddToTheGradients) {
 
   pipeline.backward(Backward::whole, loss_scale);
 
+  // Sums of 15 rows may be added to one by one, each sum rounded to float.
+  constexpr double tolerance = 15 * 0x1p-24;
   for (const auto& [name, values] : pipeline.gradients()) {
-    const std::vector<double>& single = once.at(name);
-    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], 2 * single[i]) << name;
+    std::vector<double> doubled = once.at(name);
+    for (double& value : doubled) value *= 2;
+    EXPECT_TENSOR_NEAR(values, doubled, tolerance) << name;
   }
 }
 

@@ -42,6 +42,19 @@ void Memory::Free::operator()(std::byte* data) const {
   ::operator delete (data, std::align_val_t{buffer_alignment});
 }
 
+KernelsUnderTest::KernelsUnderTest(KernelKind kind, std::int32_t threads) {
+  if (kind == KernelKind::reference) {
+    kernels = make_reference_kernels();
+    return;
+  }
+  workers = std::make_unique<Workers>(threads);
+  kernels = make_host_kernels(*workers);
+}
+
+const char* name_of(KernelKind kind) {
+  return kind == KernelKind::reference ? "reference" : "host";
+}
+
 ModelSpec small_llama() {
   return {.family = Family::llama,
           .layers = 3,

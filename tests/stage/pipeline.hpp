@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/kernels.hpp"
+#include "kernels/workers.hpp"
 #include "stage/stage.hpp"
 
 namespace penstock::test {
@@ -33,6 +34,16 @@ class Memory {
   std::unique_ptr<std::byte[], Free> data_;
   std::size_t size_ = 0;
 };
+
+/// The kernels that a test runs on, and the workers that they need.
+enum class KernelKind : std::uint8_t { reference, host };
+struct KernelsUnderTest {
+  explicit KernelsUnderTest(KernelKind kind, std::int32_t threads = 1);
+  Kernels& operator*() const { return *kernels; }
+  std::unique_ptr<Workers> workers;  ///< host only
+  std::unique_ptr<Kernels> kernels;
+};
+const char* name_of(KernelKind kind);
 
 /// What a test model is made of besides its spec.
 struct PipelineShape {

@@ -95,5 +95,10 @@ TEST(ReferenceFigures, AreThoseOfTheReferenceKernelsInSinglePrecision) {
   for (const ModelFigures& expected : figures()) expect_figures(expected, *kernels, DType::f32, 1e-5);
 }
 
+TEST(ReferenceFigures, AreThoseOfTheHostKernelsInSinglePrecision) {
+  const KernelsUnderTest kernels{KernelKind::host};
+  for (const ModelFigures& expected : figures()) expect_figures(expected, *kernels, DType::f32, 1e-5);
+}
+
 }  // namespace
 }  // namespace penstock::test
