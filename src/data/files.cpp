@@ -2,8 +2,8 @@
 #include "data/files.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
-#include <cstdlib>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -62,18 +62,18 @@ MappedFile::~MappedFile() {
 }
 
 void append_file(const std::string& path, Bytes limit, std::string& to) {
-  constexpr std::size_t chunk = std::size_t{1} << 20U;
+  std::array<char, std::size_t{1} << 16U> block;
   const Descriptor descriptor = open_to_read(path);
-  const std::size_t start = to.size();
+  std::int64_t total = 0;
   for (;;) {
-    const std::size_t filled = to.size();
-    to.resize(filled + chunk);
-    const ssize_t got = ::read(descriptor.get(), to.data() + filled, chunk);
-    to.resize(filled + (got > 0 ? static_cast<std::size_t>(got) : 0));
+    const ssize_t got = ::read(descriptor.get(), block.data(), block.size());
     if (got == 0) return;
-    if (got < 0 && errno != EINTR) fail_reading(path);
-    if (static_cast<std::int64_t>(to.size() - start) > limit.value)
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_reading(path);
+    total += got;
+    if (total > limit.value)
       fail(ExitCode::damaged_input, "{}: longer than {}, what is left of the limit on text", path, to_text(limit));
+    to.append(block.data(), static_cast<std::size_t>(got));
   }
 }
 

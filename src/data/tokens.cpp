@@ -124,8 +124,8 @@ std::size_t TokenSource::array_of(std::int64_t token) const {
 
 void TokenSource::read(std::int64_t first, std::span<std::int32_t> out) const {
   const auto count = static_cast<std::int64_t>(out.size());
-  require(first >= 0 && first <= size() && count <= size() - first, "tokens {} to {} of a stream of {}", first,
-          first + count, size());
+  require(first >= 0 && first <= size() && count <= size() - first, "{} tokens from {} of a stream of {}", count, first,
+          size());
   for (std::int64_t done = 0; done < count;) {
     const std::size_t a = array_of(first + done);
     const std::int64_t here = std::min(count - done, starts_[a + 1] - (first + done));
