@@ -13,7 +13,11 @@
 #include <thread>
 #include <vector>
 #else
+#include <mutex>
+#include <optional>
+
 #include <oneapi/tbb/blocked_range.h>
+#include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
 #include <oneapi/tbb/task_scheduler_observer.h>
@@ -109,6 +113,23 @@ struct Workers::Implementation {
 
 #else
 
+namespace {
+
+/// oneTBB makes no more threads than the process may use cores, and says so on standard error; a rank that asks for more
+/// (a test on a small machine) gets them.
+void allow_threads(std::int32_t threads) {
+  using tbb::global_control;
+  static std::mutex mutex;
+  static std::optional<global_control> allowed;
+  const std::lock_guard lock{mutex};
+  const auto wanted = static_cast<std::size_t>(threads);
+  if (wanted <= global_control::active_value(global_control::max_allowed_parallelism)) return;
+  allowed.reset();
+  allowed.emplace(global_control::max_allowed_parallelism, wanted);
+}
+
+}  // namespace
+
 struct Workers::Implementation {
   /// Prepares each thread as it joins the arena, the caller of execute() included.
   struct Observer : tbb::task_scheduler_observer {
@@ -119,7 +140,7 @@ struct Workers::Implementation {
     void on_scheduler_entry(bool /*is_worker*/) override { become_thread(tbb::this_task_arena::current_thread_index()); }
   };
 
-  explicit Implementation(std::int32_t threads) : arena{threads}, observer{arena} {}
+  explicit Implementation(std::int32_t threads) : arena{(allow_threads(threads), threads)}, observer{arena} {}
 
   void run(std::int64_t count, const std::function<void(std::int64_t)>& body) {
     arena.execute([&] {
