@@ -112,7 +112,7 @@ void synchronize(const std::string& path) {
 
 void reserve(const std::string& path, Bytes bytes) {
   const auto descriptor = open_descriptor(path, O_RDWR);
-  if (::fallocate(descriptor.get(), FALLOC_FL_KEEP_SIZE, 0, bytes.value) == 0) return;
+  if (::fallocate(descriptor.get(), 0, 0, bytes.value) == 0) return;
   const int reason = errno;
   if (reason != ENOSPC && reason != EDQUOT && reason != EFBIG)
     return;  // the file system cannot reserve: writes will tell

@@ -37,8 +37,8 @@ void prune(const std::string& folder, std::int32_t keep);
 /// Waits until the file's data is on the disk. @throws Error bad_input with the system's reason.
 void synchronize(const std::string& path);
 
-/// Reserves room on the disk up to `bytes` for a file, where the file system can. @throws Error bad_input if the disk
-/// is full (or a quota or a size limit is met), with the bytes needed and the bytes free.
+/// Grows a file to `bytes` with room on the disk for all of them, where the file system can. @throws Error bad_input if
+/// the disk is full (or a quota or a size limit is met), with the bytes needed and the bytes free.
 void reserve(const std::string& path, Bytes bytes);
 
 }  // namespace penstock

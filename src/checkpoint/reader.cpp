@@ -58,7 +58,7 @@ class VerifiedDataset {
     read_checksums(file);
   }
 
-  /// Reads a whole chunk into `target` (room for chunk_elements) and verifies it. Returns its number of elements.
+  /// Reads a whole chunk into `target` (room for a chunk) and verifies it. Returns its number of elements.
   std::int64_t read_chunk(std::int64_t chunk, float* target) const {
     const std::int64_t first = chunk * chunk_elements;
     const std::int64_t count = std::min(chunk_elements, shape_.size() - first);
@@ -108,7 +108,7 @@ void check_piece(const LoadedPiece& piece, const std::vector<CheckpointDataset>&
           set.name, set.size());
 }
 
-/// Chunks that lie whole in the piece are read where they belong, the others by way of `buffer` (chunk_elements).
+/// Chunks that lie whole in the piece are read where they belong, the others by way of `buffer` (chunk_buffer).
 void load_piece(const VerifiedDataset& dataset, const LoadedPiece& piece, std::vector<float>& buffer) {
   const std::int64_t end = piece.first + piece.count;
   for (std::int64_t chunk = piece.first / chunk_elements; chunk * chunk_elements < end; ++chunk) {
@@ -122,6 +122,13 @@ void load_piece(const VerifiedDataset& dataset, const LoadedPiece& piece, std::v
     const std::int64_t begin = std::max(first, piece.first);
     std::copy_n(buffer.data() + (begin - first), std::min(end, chunk_end) - begin, piece.data + (begin - piece.first));
   }
+}
+
+/// Room for any one chunk of these data sets.
+std::vector<float> chunk_buffer(const std::vector<CheckpointDataset>& datasets) {
+  std::int64_t largest = 0;
+  for (const auto& set : datasets) largest = std::max(largest, std::min(set.size(), chunk_elements));
+  return std::vector<float>(static_cast<std::size_t>(largest));
 }
 
 Doing reading(const std::string& path) {
@@ -211,7 +218,7 @@ CheckpointHeader load_checkpoint(const std::string& path, const std::vector<Chec
   const auto doing = reading(path);
   const auto file = hdf5::open_file(path, doing);
   auto header = format::read_header(file.get(), doing);
-  std::vector<float> buffer(static_cast<std::size_t>(chunk_elements));
+  auto buffer = chunk_buffer(datasets);
   for (const auto& piece : pieces) {
     const VerifiedDataset dataset{file.get(), datasets[static_cast<std::size_t>(piece.dataset)], doing};
     load_piece(dataset, piece, buffer);
@@ -231,7 +238,7 @@ CheckpointContents verify_checkpoint(const std::string& path) {
   const auto doing = reading(path);
   const auto file = hdf5::open_file(path, doing);
   auto contents = read_contents(file.get(), doing);
-  std::vector<float> buffer(static_cast<std::size_t>(chunk_elements));
+  auto buffer = chunk_buffer(contents.datasets);
   for (const auto& shape : contents.datasets) {
     const VerifiedDataset dataset{file.get(), shape, doing};
     for (std::int64_t chunk = 0; chunk < shape.chunks(); ++chunk) dataset.read_chunk(chunk, buffer.data());

@@ -29,8 +29,7 @@ Bytes data_bytes(const std::vector<CheckpointDataset>& datasets) {
 }
 
 /// Creates the file with all of its metadata, and room for its data, so that a full disk is found before any data is
-/// written. First room for an empty file: a library that meets a full disk halfway through its metadata cannot be
-/// relied on.
+/// written. Room is tried for first, with an empty file: HDF5 cannot close a file whose metadata meet a full disk.
 void create_file(const std::string& partial, const CheckpointContents& contents) {
   constexpr std::int64_t metadata_per_dataset = 4096;  // a bound; about 1 KiB in fact
   const Bytes metadata{metadata_per_dataset * static_cast<std::int64_t>(contents.datasets.size() + 16)};

@@ -3,8 +3,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -12,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "support/temporary_directory.hpp"
 #include "trace/example.hpp"
 
 namespace penstock {
@@ -20,31 +19,16 @@ namespace {
 using testing::gpipe_timeline;
 using ::testing::HasSubstr;
 
-std::string fresh_folder() {
-  std::string pattern = ::testing::TempDir() + "penstock_trace_XXXXXX";
-  return mkdtemp(pattern.data());
-}
-
 class TraceFile : public ::testing::Test {
  protected:
-  ~TraceFile() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
+  std::string path(const std::string& name) const { return folder_ / name; }
+  /// Removed before it is written: ext4 waits for the disk when a file that was emptied is closed.
+  std::string write_bytes(const std::string& name, const std::string& bytes) const {
+    std::filesystem::remove(path(name));
+    return folder_.write(name, bytes);
   }
-  std::string path(const std::string& name) const { return folder_ + "/" + name; }
-
- private:
-  std::string folder_ = fresh_folder();
+  const test::TemporaryDirectory folder_;
 };
-
-std::string bytes_of(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  return {std::istreambuf_iterator<char>{file}, {}};
-}
-
-void write_bytes(const std::string& path, const std::string& bytes) {
-  std::ofstream{path, std::ios::binary} << bytes;
-}
 
 bool equal(const Span& a, const Span& b) {
   return a.step == b.step && a.rank == b.rank && a.lane == b.lane && a.peer == b.peer && a.action == b.action &&
@@ -121,7 +105,7 @@ TEST_F(TraceFile, SaysWhichFolderCannotBeWritten) {
 }
 
 TEST_F(TraceFile, NamesAFileThatIsMissingOrNoTrace) {
-  write_bytes(path("text.h5"), "not HDF5 at all");
+  write_bytes("text.h5", "not HDF5 at all");
 
   EXPECT_THAT(reading_fault(path("missing.h5")), HasSubstr(path("missing.h5")));
   EXPECT_THAT(reading_fault(path("text.h5")), HasSubstr(path("text.h5")));
@@ -129,10 +113,10 @@ TEST_F(TraceFile, NamesAFileThatIsMissingOrNoTrace) {
 
 TEST_F(TraceFile, NoticesEveryTruncation) {
   write_trace(path("trace.h5"), gpipe_timeline(4, 8));
-  const std::string whole = bytes_of(path("trace.h5"));
+  const std::string whole = folder_.read("trace.h5");
 
   for (std::size_t length = 0; length < whole.size(); length += 97) {
-    write_bytes(path("cut.h5"), whole.substr(0, length));
+    write_bytes("cut.h5", whole.substr(0, length));
     EXPECT_THAT(reading_fault(path("cut.h5")), HasSubstr(path("cut.h5"))) << length << " bytes";
   }
 }
@@ -140,13 +124,13 @@ TEST_F(TraceFile, NoticesEveryTruncation) {
 TEST_F(TraceFile, ReadsTheSameOrRefusesWhateverBitIsFlipped) {
   const auto timeline = gpipe_timeline(4, 8);
   write_trace(path("trace.h5"), timeline);
-  const std::string whole = bytes_of(path("trace.h5"));
+  const std::string whole = folder_.read("trace.h5");
 
   int refused = 0;
   for (std::size_t offset = 0; offset < whole.size(); offset += 1) {
     std::string flipped = whole;
     flipped[offset] = static_cast<char>(flipped[offset] ^ (1 << offset % 8));
-    write_bytes(path("flipped.h5"), flipped);
+    write_bytes("flipped.h5", flipped);
     try {
       EXPECT_TRUE(equal(read_trace(path("flipped.h5")), timeline)) << "byte " << offset;
     } catch (const Error& error) {
