@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -63,8 +64,9 @@ class SectionReader {
   }
 
  private:
-  void refuse(const Position& position, const std::string& path, std::string reason) {
+  bool refuse(const Position& position, const std::string& path, std::string reason) {
     reading_.faults.add(position, path, std::move(reason));
+    return false;
   }
 
   template <class T>
@@ -92,81 +94,87 @@ class SectionReader {
            "does not stand beside " + rival->key + ", which takes its place; leave one of them out");
   }
 
+  // The functions below return whether the value could be read; if not, the member keeps what it had.
+
   template <class T>
-  void read(const Value& value, const std::string& path, T& member, const KeyInfo& info) {
+  bool read(const Value& value, const std::string& path, T& member, const KeyInfo& info) {
     if constexpr (Optional<T>) {
-      member.reset();
-      if (value.kind == Value::Kind::nothing) return;
-      typename T::value_type inner{};
-      read(value, path, inner, info);
-      member = std::move(inner);
+      return read_optional(value, path, member, info);
     } else if constexpr (List<T>) {
-      read_list(value, path, member, info);
+      return read_list(value, path, member, info);
     } else {
-      read_scalar(value, path, member, info);
+      return read_scalar(value, path, member, info);
     }
   }
 
   template <class T>
-  void read_list(const Value& value, const std::string& path, std::vector<T>& member, const KeyInfo& info) {
+  bool read_optional(const Value& value, const std::string& path, std::optional<T>& member, const KeyInfo& info) {
+    T inner{};
+    if (value.kind == Value::Kind::nothing) {
+      member.reset();
+    } else if (read(value, path, inner, info)) {
+      member = std::move(inner);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  template <class T>
+  bool read_list(const Value& value, const std::string& path, std::vector<T>& member, const KeyInfo& info) {
     if (value.kind == Value::Kind::mapping || value.kind == Value::Kind::nothing) {
-      refuse_value<std::vector<T>>(value, path, info);
-      return;
+      return refuse_value<std::vector<T>>(value, path, info);
     }
-    member.clear();
-    if (value.kind == Value::Kind::scalar) {
-      read_scalar(value, path, member.emplace_back(), info);
-      return;
-    }
-    for (const auto& item : value.items) {
-      T read_item{};
-      read_scalar(item, path, read_item, info);
-      member.push_back(std::move(read_item));
-    }
+    const std::vector<Value> alone{value};
+    const std::vector<Value>& items = value.kind == Value::Kind::scalar ? alone : value.items;
+    std::vector<T> list(items.size());
+    bool is_read = true;
+    for (std::size_t i = 0; i < items.size(); ++i) is_read = read_scalar(items[i], path, list[i], info) && is_read;
+    if (is_read) member = std::move(list);
+    return is_read;
   }
 
   template <class T, std::size_t N>
-  void read_list(const Value& value, const std::string& path, std::array<T, N>& member, const KeyInfo& info) {
+  bool read_list(const Value& value, const std::string& path, std::array<T, N>& member, const KeyInfo& info) {
     if (value.kind != Value::Kind::list || value.items.size() != N) {
       const bool is_list = value.kind == Value::Kind::list;
-      refuse(value.position, path,
-             (is_list ? "has " + std::to_string(value.items.size()) + " entries" : "is " + description(value)) +
-                 ", expected " + expected_text<std::array<T, N>>(info.range));
-      return;
+      const std::string count = "has " + std::to_string(value.items.size()) + " entries";
+      return refuse(
+          value.position, path,
+          (is_list ? count : "is " + description(value)) + ", expected " + expected_text<std::array<T, N>>(info.range));
     }
-    for (std::size_t i = 0; i < N; ++i) read_scalar(value.items[i], path, member[i], info);
+    std::array<T, N> list{};
+    bool is_read = true;
+    for (std::size_t i = 0; i < N; ++i) is_read = read_scalar(value.items[i], path, list[i], info) && is_read;
+    if (is_read) member = list;
+    return is_read;
   }
 
   template <class T>
-  void read_scalar(const Value& value, const std::string& path, T& member, const KeyInfo& info) {
+  bool read_scalar(const Value& value, const std::string& path, T& member, const KeyInfo& info) {
     constexpr bool is_bare = std::is_arithmetic_v<T>;
-    if (value.kind != Value::Kind::scalar || (is_bare && value.quoted)) {
-      refuse_value<T>(value, path, info);
-      return;
-    }
+    if (value.kind != Value::Kind::scalar || (is_bare && value.quoted)) return refuse_value<T>(value, path, info);
     const auto parsed = Scalar<T>::parse(value.text);
-    if (!parsed) {
-      refuse_text<T>(value, path, info);
-    } else if (const auto number = number_of(*parsed); number && !info.range.contains(*number)) {
-      refuse_value<T>(value, path, info);
-    } else {
-      member = *parsed;
-    }
+    if (!parsed) return refuse_text<T>(value, path, info);
+    const auto number = number_of(*parsed);
+    if (number && !info.range.contains(*number)) return refuse_value<T>(value, path, info);
+    member = *parsed;
+    return true;
   }
 
   template <class T>
-  void refuse_value(const Value& value, const std::string& path, const KeyInfo& info) {
-    refuse(value.position, path, "is " + description(value) + ", expected " + expected_text<T>(info.range));
+  bool refuse_value(const Value& value, const std::string& path, const KeyInfo& info) {
+    return refuse(value.position, path, "is " + description(value) + ", expected " + expected_text<T>(info.range));
   }
 
   template <class T>
-  void refuse_text(const Value& value, const std::string& path, const KeyInfo& info) {
+  bool refuse_text(const Value& value, const std::string& path, const KeyInfo& info) {
     if constexpr (Enumeration<T>) {
-      refuse(value.position, path, wrong_choice_text(value, Scalar<T>::names(), info));
+      return refuse(value.position, path, wrong_choice_text(value, Scalar<T>::names(), info));
     } else if (std::is_same_v<T, std::int32_t> && Scalar<std::uint64_t>::parse(value.text)) {
-      refuse(value.position, path, too_large_text(value.text));
+      return refuse(value.position, path, too_large_text(value.text));
     } else {
-      refuse_value<T>(value, path, info);
+      return refuse_value<T>(value, path, info);
     }
   }
 

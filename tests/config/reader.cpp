@@ -241,6 +241,13 @@ TEST(DeckFaults, AreNotFollowedByOthersThatTheyCause) {
             "run.yaml:3:19: model.heads: stands twice, first in line 3; keep one");
 }
 
+TEST(DeckFaults, OfAValueLeaveNoHalfReadValueToTheRules) {
+  EXPECT_EQ(faults_of(smallest_deck + "model: {kv_heads: 0, head_size: x}\nparallel: {layers_per_stage: [8, z]}\n"),
+            "run.yaml:3:19: model.kv_heads: is '0', expected a whole number, from 1 to 65536\n"
+            "run.yaml:3:33: model.head_size: is 'x', expected a whole number, from 1 to 65536\n"
+            "run.yaml:4:34: parallel.layers_per_stage: is 'z', expected a whole number, at least 1");
+}
+
 TEST(DeckFaults, FollowTheOrderOfTheFileAndEndAfterAHundred) {
   std::string text = smallest_deck + "model:\n";
   for (int i = 0; i < 150; ++i) text += "  key_" + std::to_string(i) + ": 1\n";
