@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/plan.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "memory/helpers.hpp"
+#include "schedule/validator.hpp"
+
+namespace penstock {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// Complete schedules of every kind and option, small enough for brute force.
+std::vector<Schedule> small_schedules() {
+  std::vector<Schedule> result;
+  for (const int p : {1, 2, 4}) {
+    for (const int m : {1, 2, 5}) {
+      for (const int v : {1, 2}) {
+        const GeneratorOptions options{.pipeline = p, .virtual_stages = v, .micro_batches = m};
+        const CompletionOptions recomputed{.recompute = PerStage<bool>(p * v, true)};
+        result.push_back(complete(gpipe(options), {}));
+        result.push_back(complete(interleaved(options), {}));
+        result.push_back(complete(interleaved(options), {.split_weight_gradients = true}));
+        result.push_back(complete(interleaved(options), recomputed));
+        result.push_back(complete(forward_only(options), {}));
+      }
+    }
+  }
+  return result;
+}
+
+std::string describe(const Schedule& schedule, Rank rank) {
+  return fmt::format("{} p={} stages={} m={}, rank {}", schedule.name, schedule.shape.ranks, schedule.shape.stages,
+                     schedule.shape.micro_batches, rank);
+}
+
+bool overlaps(const PlannedBuffer& a, const PlannedBuffer& b) {
+  return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
+
+/// A buffer that was live before, with the list position of the action that freed it.
+struct Freed {
+  PlannedBuffer planned;
+  std::int32_t position;
+};
+
+/// Walks the plan by brute force; calls visit(position, taken, live, freed) for each buffer taken.
+template <class Visit>
+void walk(const RankPlan& plan, const Visit& visit) {
+  std::vector<PlannedBuffer> live = plan.persistent;
+  std::vector<Freed> freed;
+  for (std::size_t position = 0; position < plan.actions.size(); ++position) {
+    for (const PlannedBuffer& taken : plan.actions[position].takes) {
+      visit(static_cast<std::int32_t>(position), taken, live, freed);
+      live.push_back(taken);
+    }
+    for (const SymbolicBuffer& buffer : plan.actions[position].frees) {
+      const auto found = std::find_if(live.begin(), live.end(), [&](const auto& one) { return one.buffer == buffer; });
+      ASSERT_NE(found, live.end());
+      freed.push_back({*found, static_cast<std::int32_t>(position)});
+      live.erase(found);
+    }
+  }
+  EXPECT_EQ(live.size(), plan.persistent.size());
+}
+
+/// Which node comes before which in the dependence graph with the plans' waits, by walking from each.
+class Reachability {
+ public:
+  Reachability(const Schedule& schedule, const std::vector<MemoryEdge>& edges)
+      : index_{schedule}, graph_{index_, edges} {}
+
+  /// Whether the action at `from` must be complete before that at `to` starts. A receive stands under its send's
+  /// number.
+  bool leads(Rank rank, std::int32_t from, std::int32_t to) const {
+    const std::int32_t target = representative(rank, to);
+    std::vector<bool> seen(static_cast<std::size_t>(graph_.size()), false);
+    std::vector<std::int32_t> stack{representative(rank, from)};
+    while (!stack.empty()) {
+      const std::int32_t node = stack.back();
+      stack.pop_back();
+      for (const Successor& successor : graph_.successors(node)) {
+        if (successor.node == target) return true;
+        if (seen[static_cast<std::size_t>(successor.node)]) continue;
+        seen[static_cast<std::size_t>(successor.node)] = true;
+        stack.push_back(successor.node);
+      }
+    }
+    return false;
+  }
+
+ private:
+  std::int32_t representative(Rank rank, std::int32_t position) const {
+    const std::int32_t node = graph_.node_of(rank, position);
+    if (graph_.is_node(node)) return node;
+    const auto send = *match_of(index_.schedule(), graph_.action_of(node));
+    return graph_.node_of(send.rank, *index_.position_of(send));
+  }
+
+  ScheduleIndex index_;
+  DependenceGraph graph_;
+};
+
+std::vector<RankPlan> plan_all(const Schedule& schedule, const PerStage<StageBytes>& bytes) {
+  std::vector<RankPlan> plans;
+  for (const Rank rank : all<Rank>(schedule.shape.ranks)) plans.push_back(plan_alone(schedule, rank, bytes));
+  return plans;
+}
+
+std::vector<MemoryEdge> edges_of(const std::vector<RankPlan>& plans) {
+  std::vector<MemoryEdge> edges;
+  for (const RankPlan& plan : plans) {
+    const auto more = memory_edges(plan);
+    edges.insert(edges.end(), more.begin(), more.end());
+  }
+  return edges;
+}
+
+TEST(PlanRank, NeverOverlapsLiveBuffers) {
+  std::uint64_t seed = 0;
+  for (const Schedule& schedule : small_schedules()) {
+    for (const RankPlan& plan : plan_all(schedule, random_bytes(schedule.shape.stages, ++seed))) {
+      Bytes highest = plan.persistent_bytes;
+      walk(plan, [&](std::int32_t, const PlannedBuffer& taken, const auto& live, const auto&) {
+        EXPECT_EQ(taken.offset.value % buffer_alignment, 0);
+        EXPECT_GE(taken.offset, plan.persistent_bytes);
+        EXPECT_GE(taken.bytes.value, buffer_alignment);
+        for (const PlannedBuffer& other : live) EXPECT_FALSE(overlaps(taken, other)) << describe(schedule, plan.rank);
+        highest = std::max(highest, taken.offset + taken.bytes);
+      });
+      EXPECT_EQ(plan.peak, highest) << describe(schedule, plan.rank);
+    }
+  }
+}
+
+TEST(PlanRank, WaitsForEveryActionThatFreedWhatItTakes) {
+  std::uint64_t seed = 100;
+  for (const Schedule& schedule : small_schedules()) {
+    const auto plans = plan_all(schedule, random_bytes(schedule.shape.stages, ++seed));
+    const Reachability order{schedule, edges_of(plans)};
+    for (const RankPlan& plan : plans) {
+      walk(plan, [&](std::int32_t position, const PlannedBuffer& taken, const auto&, const std::vector<Freed>& freed) {
+        for (const Freed& before : freed) {
+          if (!overlaps(taken, before.planned)) continue;
+          EXPECT_TRUE(order.leads(plan.rank, before.position, position)) << describe(schedule, plan.rank);
+        }
+      });
+    }
+  }
+}
+
+TEST(PlanRank, HasWaitsThatTheScheduleAloneDoesNotImply) {
+  // The test above could pass without any wait if no memory were reused across lanes.
+  const Schedule schedule = complete(one_f_one_b({.pipeline = 2, .virtual_stages = 1, .micro_batches = 4}), {});
+
+  EXPECT_FALSE(edges_of(plan_all(schedule, uniform_bytes(2, 256))).empty());
+}
+
+TEST(PlanRank, NamesWaitsOnceAndOnlyEarlierActions) {
+  for (const Schedule& schedule : small_schedules()) {
+    for (const RankPlan& plan : plan_all(schedule, random_bytes(schedule.shape.stages, 7))) {
+      for (std::size_t position = 0; position < plan.actions.size(); ++position) {
+        const auto& waits = plan.actions[position].waits_for;
+        EXPECT_TRUE(std::is_sorted(waits.begin(), waits.end()));
+        EXPECT_EQ(std::adjacent_find(waits.begin(), waits.end()), waits.end());
+        EXPECT_TRUE(waits.empty() || waits.back() < static_cast<std::int32_t>(position));
+      }
+    }
+  }
+}
+
+TEST(PlanRank, ClosesNoCycleWhateverTheSizes) {
+  std::uint64_t seed = 200;
+  for (const Schedule& schedule : small_schedules()) {
+    for (const auto& bytes : {uniform_bytes(schedule.shape.stages, 256), random_bytes(schedule.shape.stages, ++seed)}) {
+      EXPECT_THAT(validate(schedule, edges_of(plan_all(schedule, bytes))), IsEmpty()) << describe(schedule, Rank{0});
+    }
+  }
+}
+
+TEST(PlanRank, KeepsTheActivationsThatTheScheduleIsKnownFor) {
+  constexpr std::int64_t activation = 1 << 20;
+  for (const int p : {1, 2, 4, 8}) {
+    for (const int m : {1, 3, 8, 12}) {
+      auto bytes = uniform_bytes(p, 0);
+      for (StageBytes& each : bytes) each[static_cast<std::size_t>(BufferKind::activations)] = Bytes{activation};
+      for (const Rank rank : all<Rank>(p)) {
+        const GeneratorOptions options{.pipeline = p, .virtual_stages = 1, .micro_batches = m};
+        const auto at_peak = [&](const Schedule& schedule) {
+          return plan_alone(complete(schedule, {}), rank, bytes).at_peak[BufferKind::activations].value / activation;
+        };
+
+        EXPECT_EQ(at_peak(one_f_one_b(options)), std::min(m, p - rank.value()));
+        EXPECT_EQ(at_peak(gpipe(options)), m);
+      }
+    }
+  }
+}
+
+TEST(PlanRank, IsTheSameEachTime) {
+  const Schedule schedule = complete(interleaved({.pipeline = 2, .virtual_stages = 2, .micro_batches = 4}), {});
+  const auto offsets = [&] {
+    std::vector<std::int64_t> result;
+    for (const PlannedAction& action : plan_alone(schedule, Rank{1}, random_bytes(4, 5)).actions) {
+      for (const PlannedBuffer& planned : action.takes) result.push_back(planned.offset.value);
+    }
+    return result;
+  };
+
+  EXPECT_EQ(offsets(), offsets());
+}
+
+TEST(PlanRank, ListsEveryActionInOrder) {
+  const Schedule schedule = complete(one_f_one_b({.pipeline = 2, .virtual_stages = 1, .micro_batches = 2}), {});
+
+  const RankPlan plan = plan_alone(schedule, Rank{0}, uniform_bytes(2, 256));
+
+  ASSERT_EQ(plan.actions.size(), schedule.actions[Rank{0}].size());
+  for (std::size_t i = 0; i < plan.actions.size(); ++i) EXPECT_EQ(plan.actions[i].action, schedule.actions[Rank{0}][i]);
+}
+
+std::string refusal(const Schedule& schedule) {
+  try {
+    plan_alone(schedule, Rank{0}, uniform_bytes(schedule.shape.stages, 256));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::internal);
+    return error.what();
+  }
+  return "planned";
+}
+
+TEST(PlanRank, RefusesListsThatFreeWhatTheyDidNotTake) {
+  Schedule schedule = complete(gpipe({.pipeline = 1, .virtual_stages = 1, .micro_batches = 1}), {});
+  auto& list = schedule.actions[Rank{0}];
+
+  list.erase(list.begin());
+  EXPECT_THAT(refusal(schedule),
+              HasSubstr("frees activations of stage 0, micro-batch 0, slice 0, which was not taken"));
+  list = {{Op::forward, Stage{0}, MicroBatch{0}, Slice{0}}, {Op::forward, Stage{0}, MicroBatch{0}, Slice{0}}};
+  EXPECT_THAT(refusal(schedule), HasSubstr("taken twice"));
+  list.pop_back();
+  EXPECT_THAT(refusal(schedule), HasSubstr("never freed"));
+}
+
+TEST(MostLive, CountsAtOnePlaceOfTheList) {
+  const Schedule schedule = complete(one_f_one_b({.pipeline = 4, .virtual_stages = 1, .micro_batches = 8}), {});
+
+  for (const Rank rank : all<Rank>(4)) EXPECT_EQ(most_live(schedule, rank, BufferKind::activations), 4 - rank.value());
+  EXPECT_EQ(most_live(schedule, Rank{0}, BufferKind::input), 0);
+}
+
+}  // namespace
+}  // namespace penstock
