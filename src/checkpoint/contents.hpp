@@ -7,16 +7,14 @@
 
 #include "base/units.hpp"
 #include "model/spec.hpp"
+#include "optimizer/shard.hpp"
 
 namespace penstock {
-
-/// Elements of one checksum: 4 MiB of fp32. A piece that is written begins at a multiple of it, and ends at one or at
-/// the end of its data set, so that each checksum is computed by the rank that has all of its elements.
-inline constexpr std::int64_t chunk_elements = std::int64_t{1} << 20U;
 
 /// What a checkpoint says beside the data: the attributes of the file.
 struct CheckpointHeader {
   std::int64_t step = 0;           ///< completed steps
+  std::int64_t adam_steps = 0;     ///< updates taken, for the bias correction: skipped steps do not count
   std::int64_t tokens = 0;         ///< trained on so far
   std::int64_t data_position = 0;  ///< samples taken so far
   std::uint64_t seed = 0;          ///< with the position, the whole random state: random numbers are counter-based
@@ -45,14 +43,14 @@ struct CheckpointContents {
 
 /// Elements [first, first + count) of a data set, row-major, in memory: `data` is where they lie or where they go.
 template <class Float>
-struct StatePiece {
+struct DatasetPiece {
   std::int32_t dataset = 0;  ///< index into the list of data sets
   std::int64_t first = 0;
   std::int64_t count = 0;
   Float* data = nullptr;
 };
-using SavedPiece = StatePiece<const float>;
-using LoadedPiece = StatePiece<float>;
+using SavedPiece = DatasetPiece<const float>;
+using LoadedPiece = DatasetPiece<float>;
 
 /// The three states of a parameter that a training run keeps.
 enum class StateKind : std::uint8_t { parameter, first_moment, second_moment };

@@ -26,7 +26,7 @@ constexpr hsize_t alignment = 4096;
 
 std::uint64_t checksum_of(const CheckpointHeader& header) {
   const std::string text =
-      fmt::format("{} {} {} {} {} {} {} {} {}", header.step, header.tokens, header.data_position, header.seed,
+      fmt::format("{} {} {} {} {} {} {} {} {} {}", header.step, header.adam_steps, header.tokens, header.data_position, header.seed,
                   header.model_hash, std::bit_cast<std::uint64_t>(header.wall_seconds), header.program_version.size(),
                   header.program_version, header.deck);
   return XXH64(text.data(), text.size(), 0);
@@ -97,6 +97,7 @@ void write_header(hid_t file, const CheckpointHeader& header, const Doing& doing
   hdf5::write_attribute(file, "version", version, doing);
   hdf5::write_attribute(file, "step", header.step, doing);
   hdf5::write_attribute(file, "tokens", header.tokens, doing);
+  hdf5::write_attribute(file, "adam_steps", header.adam_steps, doing);
   hdf5::write_attribute(file, "data_position", header.data_position, doing);
   hdf5::write_attribute(file, "seed", header.seed, doing);
   hdf5::write_attribute(file, "program_version", header.program_version, doing);
@@ -113,6 +114,7 @@ CheckpointHeader read_header(hid_t file, const Doing& doing) {
   CheckpointHeader header;
   header.step = hdf5::read_signed_attribute(file, "step", doing);
   header.tokens = hdf5::read_signed_attribute(file, "tokens", doing);
+  header.adam_steps = hdf5::read_signed_attribute(file, "adam_steps", doing);
   header.data_position = hdf5::read_signed_attribute(file, "data_position", doing);
   header.seed = hdf5::read_unsigned_attribute(file, "seed", doing);
   header.program_version = hdf5::read_text_attribute(file, "program_version", doing);

@@ -34,6 +34,7 @@ class SharedFolder {
 
 inline CheckpointHeader example_header(std::int64_t step) {
   return {.step = step,
+          .adam_steps = step - 1,
           .tokens = 1000 * step,
           .data_position = 16 * step,
           .seed = 0xFEDCBA9876543210U,
@@ -70,7 +71,7 @@ inline float example_value(std::int64_t step, std::int32_t dataset, std::int64_t
 template <class Float>
 struct Pieces {
   std::vector<std::unique_ptr<float[]>> memory;
-  std::vector<StatePiece<Float>> pieces;
+  std::vector<DatasetPiece<Float>> pieces;
   float* add(std::int32_t dataset, std::int64_t first, std::int64_t count) {
     memory.push_back(std::make_unique<float[]>(static_cast<std::size_t>(count)));
     pieces.push_back({dataset, first, count, memory.back().get()});

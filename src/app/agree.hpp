@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "base/error.hpp"
+#include "comm/communicator.hpp"
+
+namespace penstock {
+
+/// A failure that all ranks know of: they end together, in order, and the first rank alone prints it.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// What one rank says of its part of a joint undertaking: nothing, or its failure.
+struct Outcome {
+  ExitCode code = ExitCode::finished;
+  std::string message;
+};
+
+/// Throws the same AgreedError on all ranks if any of them failed: the first failure in rank order, with the rank unless all
+/// say the same. Collective.
+void agree(const Communicator& world, const Outcome& own);
+
+/// Runs `work` on every rank; if it throws an Error on any of them, all throw an AgreedError. Nothing in `work` may wait
+/// for another rank. Collective.
+template <class Work>
+auto jointly(const Communicator& world, Work&& work) {
+  using Result = std::invoke_result_t<Work>;
+  Outcome outcome;
+  std::optional<std::conditional_t<std::is_void_v<Result>, bool, Result>> result;
+  try {
+    if constexpr (std::is_void_v<Result>) {
+      work();
+    } else {
+      result.emplace(work());
+    }
+  } catch (const Error& error) {
+    outcome = {error.code(), error.what()};
+  }
+  agree(world, outcome);
+  if constexpr (!std::is_void_v<Result>) return std::move(*result);
+}
+
+}  // namespace penstock

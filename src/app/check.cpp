@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "app/commands.hpp"
+#include "app/job.hpp"
+#include "config/checks.hpp"
+#include "config/reader.hpp"
+#include "execute/rank_state.hpp"
+#include "kernels/workers.hpp"
+#include "model/parameters.hpp"
+
+namespace penstock {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json rank_json(const RunPlan& plan, std::int32_t world_rank) {
+  const Rank coordinate = RankPlace::of(world_rank, plan.shape.pipeline).coordinate;
+  const auto host = planned_host_bytes(plan, world_rank);
+  return {{"rank", world_rank},
+          {"planned_device_bytes", plan.planned_device_bytes(coordinate).value},
+          {"planned_host_bytes", (host.states + host.snapshot).value},
+          {"training_bytes", plan.training.ranks[coordinate].peak.value},
+          {"validation_bytes", plan.validation.ranks[coordinate].peak.value},
+          {"generation_bytes", plan.generation.ranks[coordinate].peak.value}};
+}
+
+std::string to_json(const RunPlan& plan) {
+  Json json{{"version", program_version()},
+            {"parameters", parameter_count(plan.shape.model)},
+            {"schedule", plan.training.schedule.name},
+            {"stages", plan.training.schedule.shape.stages},
+            {"micro_batches", plan.shape.micro_batches()},
+            {"device_capacity_bytes", plan.shape.device_capacity.value},
+            {"ranks", Json::array()}};
+  for (std::int32_t rank = 0; rank < plan.shape.pipeline * plan.shape.replicas; ++rank) {
+    json["ranks"].push_back(rank_json(plan, rank));
+  }
+  return json.dump(2);
+}
+
+void print_tables(const RunPlan& plan) {
+  fmt::print("{}\n", layout_text(plan));
+  for (const Rank rank : all<Rank>(plan.shape.pipeline)) {
+    fmt::print("\npipeline rank {}, training:\n{}\n", rank, memory_table(plan.training.ranks[rank]));
+    const auto host = planned_host_bytes(plan, rank.value());
+    fmt::print("host memory: states {}, and {} more while a checkpoint is written\n", to_text(host.states),
+               to_text(host.snapshot));
+  }
+}
+
+}  // namespace
+
+ExitCode check(const CheckCommand& command) {
+  const auto deck = read_deck(command.deck, command.overrides);
+  Workers workers{deck.device.threads};
+  const auto kernels = make_host_kernels(workers);
+  const auto plan = make_run_plan(run_shape(deck), *kernels);
+  if (command.json) {
+    fmt::print("{}\n", to_json(plan));
+  } else {
+    for (const auto& line : notes_on(deck)) fmt::print("note: {}\n", line);
+    print_tables(plan);
+  }
+  check_fits(plan);
+  if (!command.json) {
+    fmt::print("\n{}: the schedule is valid and the plan fits; start {} ranks\n", command.deck, world_size(deck));
+  }
+  return ExitCode::finished;
+}
+
+}  // namespace penstock

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/contents.hpp"
+#include "checkpoint/io_thread.hpp"
+#include "checkpoint/writer.hpp"
+#include "comm/communicator.hpp"
+#include "config/deck.hpp"
+#include "execute/rank_state.hpp"
+#include "execute/run_plan.hpp"
+#include "optimizer/update.hpp"
+
+namespace penstock {
+
+/// Joins the host stages of a rank with checkpoint files. All functions are collective.
+class Checkpointing {
+ public:
+  /// The arguments outlive the object.
+  Checkpointing(const Deck& deck, const RunPlan& plan, RankState& state, const Communicator& world);
+
+  /// Fills masters, moments and working copies: from a checkpoint as `resume` says ("auto", "none" or a file), or with
+  /// initial values. Returns the completed steps.
+  /// @throws AgreedError for a damaged checkpoint, or one that does not fit the deck.
+  std::int64_t start(const std::string& resume, UpdateRule& rule);
+
+  /// Takes a snapshot and starts to write it; waits for the one before.
+  void save(std::int64_t step, const UpdateRule& rule);
+  /// Waits for the write in flight, and notes what was written.
+  void wait();
+  /// Runs work that calls HDF5.
+  void on_io_thread(const std::function<void()>& work) { io_.run(work); }
+
+ private:
+  std::optional<std::string> file_to_resume(const std::string& resume);
+  CheckpointHeader load(const std::string& path, UpdateRule& rule);
+  void check_compatible(const CheckpointHeader& header, const std::string& path) const;
+
+  const Deck* deck_;
+  const RunPlan* plan_;
+  RankState* state_;
+  const Communicator* world_;
+  std::string folder_;
+  std::vector<CheckpointDataset> datasets_;
+  IoThread io_;
+  CheckpointWriter writer_;
+  double seconds_before_ = 0;  // trained for, in the runs before this one
+  Seconds start_;
+};
+
+/// Reads masters from a checkpoint, for generation: the working copies, without moments. Collective.
+void load_parameters(const std::string& path, const RunPlan& plan, RankState& state, const Communicator& world,
+                     IoThread& io);
+
+}  // namespace penstock

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdio>
+
+#include "app/agree.hpp"
+#include "app/checkpointing.hpp"
+#include "app/commands.hpp"
+#include "app/generation.hpp"
+#include "app/job.hpp"
+#include "app/with_mpi.hpp"
+#include "checkpoint/reader.hpp"
+#include "config/reader.hpp"
+#include "data/tokenizer.hpp"
+
+namespace penstock {
+namespace {
+
+/// The deck of the checkpoint, laid out over the ranks that were started: one pipeline, one micro-batch of one sequence.
+Deck deck_for_generation(const GenerateCommand& command, const Communicator& world, IoThread& io) {
+  return jointly(world, [&] {
+    CheckpointHeader header;
+    io.run([&] { header = read_checkpoint_header(command.checkpoint); });
+    std::vector<std::string> overrides{
+        fmt::format("parallel={{pipeline: {}, data: 1}}", world.size()),
+        "schedule={kind: 1f1b, virtual: 1}",
+        "training.global_batch=1",
+        "training.micro_batch=1",
+    };
+    overrides.insert(overrides.end(), command.overrides.begin(), command.overrides.end());
+    return parse_deck(header.deck, command.checkpoint, overrides);
+  });
+}
+
+}  // namespace
+
+ExitCode generate(const GenerateCommand& command, int* argc, char*** argv) {
+  return with_mpi(argc, argv, [&](const Communicator& world) {
+    IoThread io;
+    const auto deck = deck_for_generation(command, world, io);
+    const auto plan = jointly(world, [&] {
+      Workers workers{deck.device.threads};
+      auto laid_out = make_run_plan(run_shape(deck), *make_host_kernels(workers));
+      check_fits(laid_out);
+      return laid_out;
+    });
+    RankState state{plan, world, deck.device, deck.testing.delays};
+    load_parameters(command.checkpoint, plan, state, world, io);
+    state.upload_parameters();
+    Generation generation{plan, state};
+    const auto tokenizer = make_tokenizer("bytes");
+    const auto prompt = jointly(world, [&] {
+      auto tokens = tokenizer->encode(command.prompt);
+      if (tokens.empty()) fail(ExitCode::bad_input, "--prompt is empty: give the text to start from");
+      return tokens;
+    });
+    const auto text = tokenizer->decode(
+        generation.extend(world, prompt, command.tokens, tokenizer->end_of_text(), {command.temperature, command.seed}));
+    if (world.rank() == 0) {
+      const auto line = command.prompt + text + "\n";
+      std::fwrite(line.data(), 1, line.size(), stdout);
+    }
+    return ExitCode::finished;
+  });
+}
+
+}  // namespace penstock

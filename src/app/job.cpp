@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/job.hpp"
+
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "execute/rank_state.hpp"
+#include "model/parameters.hpp"
+
+namespace penstock {
+namespace {
+
+std::string read_text(const std::string& path) {
+  std::ifstream file{path, std::ios::binary};
+  if (!file) throw Error{ExitCode::damaged_input, system_error_text("reading the schedule " + path, errno)};
+  return {std::istreambuf_iterator<char>{file}, {}};
+}
+
+std::string stages_text(const RunPlan& plan, Rank rank) {
+  std::string text;
+  for (const Stage stage : all<Stage>(plan.training.schedule.shape.stages)) {
+    if (plan.training.schedule.rank_of[stage] != rank) continue;
+    const auto& range = plan.partition.stages[stage];
+    text += fmt::format("{}stage {}: {} layers", text.empty() ? "" : ", ", stage, range.size());
+  }
+  return text;
+}
+
+}  // namespace
+
+RunShape run_shape(const Deck& deck) {
+  RunShape shape;
+  shape.model = model_spec(deck);
+  shape.pipeline = deck.parallel.pipeline;
+  shape.replicas = deck.parallel.data;
+  shape.layers_per_stage = deck.parallel.layers_per_stage;
+  shape.schedule = deck.schedule;
+  if (deck.schedule.file) shape.schedule_csv = read_text(*deck.schedule.file);
+  shape.recompute = deck.memory.recompute;
+  const auto& optimizer = deck.training.optimizer;
+  shape.steps_wait_for_norm = optimizer.clip > 0 || optimizer.non_finite == NonFinite::skip;
+  shape.sequence = deck.training.sequence;
+  shape.micro_batch = deck.training.micro_batch;
+  shape.global_batch = deck.training.global_batch;
+  shape.device_capacity = deck.memory.device;
+  return shape;
+}
+
+void check_ranks(const Deck& deck, int started) {
+  const auto wanted = world_size(deck);
+  if (started == wanted) return;
+  fail(ExitCode::bad_input,
+       "{} ranks were started, but parallel.pipeline {} x parallel.data {} = {}: start with mpirun -n {}, or change parallel",
+       started, deck.parallel.pipeline, deck.parallel.data, wanted, wanted);
+}
+
+std::string layout_text(const RunPlan& plan) {
+  const auto& shape = plan.shape;
+  auto text = fmt::format(
+      "model: {} parameters, {} layers; schedule {}; {} sequences = {} micro-batches x {} sequences x {} replicas of {} tokens\n",
+      parameter_count(shape.model), shape.model.layers, plan.training.schedule.name, shape.global_batch,
+      shape.micro_batches(), shape.micro_batch, shape.replicas, shape.sequence);
+  for (const Rank rank : all<Rank>(shape.pipeline)) {
+    text += fmt::format("pipeline rank {}: {}; device memory planned {} of {}\n", rank, stages_text(plan, rank),
+                        to_text(plan.planned_device_bytes(rank)), to_text(shape.device_capacity));
+  }
+  text.pop_back();
+  return text;
+}
+
+PlannedHostBytes planned_host_bytes(const RunPlan& plan, std::int32_t world_rank) {
+  PlannedHostBytes planned;
+  for (const auto& stage : host_stage_shapes(plan, RankPlace::of(world_rank, plan.shape.pipeline))) {
+    const auto bytes = host_bytes(stage);
+    planned.states += bytes.total();
+    planned.snapshot += bytes.masters + bytes.moments;
+  }
+  return planned;
+}
+
+}  // namespace penstock

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "config/deck.hpp"
+#include "execute/run_plan.hpp"
+#include "kernels/kernels.hpp"
+
+namespace penstock {
+
+/// What a deck asks of the plan of its run. Reads schedule.file. @throws Error damaged_input if that cannot be read.
+RunShape run_shape(const Deck& deck);
+
+/// Refuses a number of started ranks that does not match the deck, with the sum. @throws Error bad_input
+void check_ranks(const Deck& deck, int started);
+
+/// The layout for people: layers, parameters, planned bytes of each rank.
+std::string layout_text(const RunPlan& plan);
+
+/// Host bytes of a rank by kind (HostStage), and the snapshot of a background checkpoint.
+struct PlannedHostBytes {
+  Bytes states{0};    ///< masters, moments, working copies, gradients
+  Bytes snapshot{0};  ///< masters and moments once more, while a checkpoint is written
+};
+PlannedHostBytes planned_host_bytes(const RunPlan& plan, std::int32_t world_rank);
+
+}  // namespace penstock

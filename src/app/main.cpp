@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <exception>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "app/commands.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "config/listing.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr const char* exit_codes =
+    "Exit codes: 0 finished; 2 bad command line or deck; 3 does not fit in memory; 4 unreadable or damaged input or\n"
+    "checkpoint; 5 loss or gradients not finite; 6 no progress (watchdog); 75 stopped early on purpose after a checkpoint:\n"
+    "submit again.";
+
+/// The command line as data; `run` is what the chosen command does.
+struct CommandLine {
+  CLI::App app{"Penstock trains language models under memory pressure: pipelines of few devices, planned memory, exact bits.",
+               "penstock"};
+  TrainCommand train_command;
+  CheckCommand check_command;
+  ShowCommand show_command;
+  TraceCommand trace_command;
+  GenerateCommand generate_command;
+  std::string help_topic;
+  bool markdown = false;
+};
+
+void add_overrides(CLI::App* command, std::vector<std::string>& overrides) {
+  command->add_option("--set", overrides, "key=value: replaces a key of the deck; may be given several times")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+}
+
+void add_train(CommandLine& line) {
+  auto* command = line.app.add_subcommand("train", "train a model: mpirun -n RANKS penstock train DECK");
+  command->add_option("deck", line.train_command.deck, "the deck, a YAML file")->required()->type_name("DECK");
+  add_overrides(command, line.train_command.overrides);
+  command->add_option("--resume", line.train_command.resume,
+                      "auto: from the newest good checkpoint of the run's directory, if there is one; none; or a file")
+      ->type_name("auto|none|FILE")
+      ->capture_default_str();
+}
+
+void add_check(CommandLine& line) {
+  auto* command = line.app.add_subcommand("check", "lay out a deck, plan its memory, validate its schedule; trains nothing");
+  command->add_option("deck", line.check_command.deck, "the deck, a YAML file")->required()->type_name("DECK");
+  add_overrides(command, line.check_command.overrides);
+  command->add_flag("--json", line.check_command.json, "print the plan as JSON");
+}
+
+void add_show(CommandLine& line) {
+  auto* command = line.app.add_subcommand("show", "draw a schedule");
+  command->add_option("file", line.show_command.file, "a deck, or a schedule (*.csv)")->required()->type_name("DECK|CSV");
+  add_overrides(command, line.show_command.overrides);
+  command->add_option("--csv", line.show_command.csv, "write the schedule; - is standard output")->type_name("FILE");
+  command->add_option("--svg", line.show_command.svg, "write a picture; - is standard output")->type_name("FILE");
+  command->add_option("--columns", line.show_command.columns, "width of the drawing")
+      ->check(CLI::Range(40, 1000))
+      ->capture_default_str();
+  command->add_flag("--actions", line.show_command.all_actions, "list every action of every rank");
+}
+
+void add_trace(CommandLine& line) {
+  auto* command = line.app.add_subcommand("trace", "where the time of a run went: summary, pictures, comparison");
+  command->add_option("file", line.trace_command.file, "trace.h5 of a run")->required()->type_name("FILE");
+  command->add_option("--chrome", line.trace_command.chrome, "write Chrome's trace events, for Perfetto")->type_name("FILE");
+  command->add_option("--svg", line.trace_command.svg, "write a picture of one step")->type_name("FILE");
+  command->add_option("--step", line.trace_command.step, "the step to draw; the last if not given")->type_name("N");
+  command->add_option("--against", line.trace_command.against, "compare with another trace")->type_name("FILE");
+  command->add_option("--columns", line.trace_command.columns, "width of the drawing")
+      ->check(CLI::Range(40, 1000))
+      ->capture_default_str();
+}
+
+void add_generate(CommandLine& line) {
+  auto& options = line.generate_command;
+  auto* command = line.app.add_subcommand("generate", "text from a checkpoint, on one rank or on as many as mpirun starts");
+  command->add_option("checkpoint", options.checkpoint, "a checkpoint, checkpoints/step_*.h5")->required()->type_name("FILE");
+  add_overrides(command, options.overrides);
+  command->add_option("--prompt", options.prompt, "what the text starts with")->capture_default_str();
+  command->add_option("--tokens", options.tokens, "length of the text")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--temperature", options.temperature, "divides the logits; 0: always the likeliest token")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--seed", options.seed, "of the random draws")->capture_default_str();
+}
+
+void add_help(CommandLine& line) {
+  auto* command = line.app.add_subcommand("help", "the keys of a deck: penstock help deck");
+  command->add_option("topic", line.help_topic, "deck")->required()->check(CLI::IsMember({"deck"}));
+  command->add_flag("--markdown", line.markdown, "as doc/decks.md");
+}
+
+ExitCode run(const CommandLine& line, int* argc, char*** argv) {
+  if (line.app.got_subcommand("train")) return train(line.train_command, argc, argv);
+  if (line.app.got_subcommand("check")) return check(line.check_command);
+  if (line.app.got_subcommand("show")) return show(line.show_command);
+  if (line.app.got_subcommand("trace")) return trace(line.trace_command);
+  if (line.app.got_subcommand("generate")) return generate(line.generate_command, argc, argv);
+  std::cout << (line.markdown ? manual() : key_help());
+  return ExitCode::finished;
+}
+
+int main_with_errors(int argc, char** argv) {
+  CommandLine line;
+  line.app.set_version_flag("--version", program_version());
+  line.app.footer(exit_codes);
+  line.app.require_subcommand(1);
+  add_train(line);
+  add_check(line);
+  add_show(line);
+  add_trace(line);
+  add_generate(line);
+  add_help(line);
+  try {
+    line.app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const bool asked = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
+    line.app.exit(error);
+    return static_cast<int>(asked ? ExitCode::finished : ExitCode::bad_input);
+  }
+  try {
+    return static_cast<int>(run(line, &argc, &argv));
+  } catch (const Error& error) {
+    log::error(error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    log::error(fmt::format("a fault of the program itself: {}", error.what()));
+    return static_cast<int>(ExitCode::internal);
+  }
+}
+
+}  // namespace
+}  // namespace penstock
+
+int main(int argc, char** argv) { return penstock::main_with_errors(argc, argv); }

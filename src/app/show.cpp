@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "app/commands.hpp"
+#include "app/job.hpp"
+#include "app/text_file.hpp"
+#include "config/reader.hpp"
+#include "kernels/workers.hpp"
+#include "schedule/passes.hpp"
+#include "schedule/text.hpp"
+#include "schedule/validator.hpp"
+#include "simulate/simulate.hpp"
+#include "trace/draw.hpp"
+#include "trace/summary.hpp"
+
+namespace penstock {
+namespace {
+
+Schedule schedule_of_csv(const std::string& path) {
+  std::ifstream file{path, std::ios::binary};
+  if (!file) throw Error{ExitCode::damaged_input, system_error_text("reading " + path, errno)};
+  const std::string text{std::istreambuf_iterator<char>{file}, {}};
+  auto schedule = complete(read_schedule_csv(text, path), {});
+  const auto findings = validate(schedule);
+  if (findings.empty()) return schedule;
+  std::string message = fmt::format("{} breaks {} rule(s):", path, findings.size());
+  for (const auto& finding : findings) message += "\n  " + to_text(finding);
+  throw Error{ExitCode::bad_input, message};
+}
+
+Schedule schedule_of(const ShowCommand& command) {
+  if (command.file.ends_with(".csv")) return schedule_of_csv(command.file);
+  const auto deck = read_deck(command.file, command.overrides);
+  Workers workers{1};
+  return make_run_plan(run_shape(deck), *make_host_kernels(workers)).training.schedule;
+}
+
+std::string list_text(const Schedule& schedule) {
+  std::string text;
+  for (const Rank rank : all<Rank>(schedule.shape.ranks)) {
+    text += fmt::format("rank {}:", rank);
+    for (const auto& action : schedule.actions[rank]) text += " " + to_text(action);
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+ExitCode show(const ShowCommand& command) {
+  const auto schedule = schedule_of(command);
+  const auto timeline = simulate(schedule, unit_prices());
+  if (!command.csv.empty()) write_text(command.csv, write_schedule_csv(schedule));
+  if (!command.svg.empty()) write_text(command.svg, draw_svg(timeline));
+  if (command.csv == "-" || command.svg == "-") return ExitCode::finished;
+  const auto& shape = schedule.shape;
+  const auto summary = summarize(timeline);
+  fmt::print("{}: {} ranks, {} stages, {} micro-batches; bubble {:.2f} % where F, I, W, R last 1 and B 2\n{}\n", schedule.name,
+             shape.ranks, shape.stages, shape.micro_batches, 100 * summary.bubble_makespan,
+             draw_text(timeline, command.columns));
+  if (command.all_actions) fmt::print("{}", list_text(schedule));
+  return ExitCode::finished;
+}
+
+}  // namespace penstock

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+#include "comm/communicator.hpp"
+
+namespace penstock {
+
+/// What one rank knows at the end of a step.
+struct RankReport {
+  Seconds compute_busy{0};
+  Bytes peak_device_bytes{0};
+  std::optional<std::string> stop;  ///< why this rank wants to stop
+  std::vector<double> losses;       ///< of its micro-batches; empty without the last stage
+};
+
+/// The same on all ranks.
+struct StepReport {
+  Seconds compute_busy{0};        ///< summed over ranks
+  Bytes peak_device_bytes{0};     ///< largest over ranks
+  std::optional<std::string> stop;  ///< the first reason in rank order: all stop, or none
+  std::vector<double> losses;     ///< of the global batch's micro-batches, replica after replica
+};
+
+/// Collects the reports of all ranks. Collective.
+StepReport exchange(const Communicator& world, const RankReport& own);
+
+/// The sum in index order, in double: the same for every layout.
+double ordered_sum(const std::vector<double>& values);
+
+}  // namespace penstock

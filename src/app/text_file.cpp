@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/text_file.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+
+#include "base/error.hpp"
+
+namespace penstock {
+
+void write_text(const std::string& path, const std::string& text) {
+  if (path == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return;
+  }
+  std::ofstream file{path, std::ios::binary | std::ios::trunc};
+  file << text;
+  file.flush();
+  if (!file) throw Error{ExitCode::bad_input, system_error_text("writing " + path, errno)};
+}
+
+}  // namespace penstock

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace penstock {
+
+/// Writes a text to `path`, or to standard output if that is "-". @throws Error bad_input if it cannot be written.
+void write_text(const std::string& path, const std::string& text);
+
+}  // namespace penstock

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "base/units.hpp"
+#include "comm/communicator.hpp"
+#include "execute/rank_state.hpp"
+#include "trace/timeline.hpp"
+
+namespace penstock {
+
+/// Keeps the timelines of the last few steps of one rank, and joins those of all ranks at the end.
+class TraceCollector {
+ public:
+  /// Times are counted from `start`, taken behind a barrier. `steps`: how many are kept.
+  TraceCollector(std::string schedule, const RankPlace& place, std::int32_t pipeline, std::int32_t steps, Seconds start);
+
+  /// The timeline for the executor to fill in for the next step; earlier ones beyond the limit are dropped.
+  Timeline* next_step();
+  /// All ranks' steps, ranks and peers numbered over the whole job; complete on rank 0, empty elsewhere. Collective.
+  Timeline gather(const Communicator& world) const;
+
+ private:
+  Timeline merged() const;
+
+  std::string schedule_;
+  RankPlace place_;
+  std::int32_t pipeline_;
+  std::size_t limit_;
+  Seconds start_;
+  std::deque<Timeline> steps_;
+};
+
+}  // namespace penstock

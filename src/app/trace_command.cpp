@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "app/commands.hpp"
+#include "app/text_file.hpp"
+#include "trace/chrome.hpp"
+#include "trace/draw.hpp"
+#include "trace/summary.hpp"
+#include "trace/trace_file.hpp"
+
+namespace penstock {
+namespace {
+
+std::int32_t step_to_draw(const Timeline& timeline, const TraceCommand& command) {
+  const auto steps = steps_of(timeline);
+  if (steps.empty()) fail(ExitCode::damaged_input, "{} holds no spans", command.file);
+  if (command.step < 0) return steps.back();
+  for (const auto step : steps) {
+    if (step == command.step) return step;
+  }
+  fail(ExitCode::bad_input, "--step {}: {} holds steps {} to {}", command.step, command.file, steps.front(), steps.back());
+}
+
+}  // namespace
+
+ExitCode trace(const TraceCommand& command) {
+  const auto timeline = read_trace(command.file);
+  const auto step = step_to_draw(timeline, command);
+  if (!command.chrome.empty()) write_text(command.chrome, chrome_trace(timeline));
+  if (!command.svg.empty()) write_text(command.svg, draw_svg(only_step(timeline, step)));
+  if (command.chrome == "-" || command.svg == "-") return ExitCode::finished;
+  fmt::print("{}: schedule {}, {} ranks\n{}\n\nstep {}:\n{}\n", command.file, timeline.schedule, timeline.ranks,
+             to_text(summarize(timeline)), step, draw_text(only_step(timeline, step), command.columns));
+  if (!command.against.empty()) {
+    fmt::print("\nagainst {}:\n{}\n", command.against, to_text(compare(read_trace(command.against), timeline)));
+  }
+  return ExitCode::finished;
+}
+
+}  // namespace penstock

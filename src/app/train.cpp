@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+
+#include "app/agree.hpp"
+#include "app/commands.hpp"
+#include "app/text_file.hpp"
+#include "app/training_run.hpp"
+#include "app/with_mpi.hpp"
+#include "base/log.hpp"
+#include "comm/communicator.hpp"
+#include "comm/environment.hpp"
+#include "config/checks.hpp"
+#include "config/listing.hpp"
+#include "config/reader.hpp"
+
+namespace penstock {
+namespace {
+
+/// Reads the deck on every rank, and refuses ranks that read another one or run another program.
+Deck read_deck_on_all_ranks(const TrainCommand& command, const Communicator& world) {
+  auto deck = jointly(world, [&] { return read_deck(command.deck, command.overrides); });
+  const auto own = fmt::format("version {}, deck hash {:016x}", program_version(), deck_hash(deck));
+  const auto all = world.all_gather(own);
+  jointly(world, [&] {
+    if (own == all.front()) return;
+    fail(ExitCode::bad_input,
+         "this rank has {}, rank 0 has {}: start the same program with the same deck and the same --set on all ranks", own,
+         all.front());
+  });
+  return deck;
+}
+
+void prepare_directory(const Deck& deck, const Communicator& world) {
+  jointly(world, [&] {
+    if (world.rank() != 0) return;
+    std::error_code error;
+    std::filesystem::create_directories(deck.output.directory, error);
+    if (error) fail(ExitCode::bad_input, "output.directory {}: {}", deck.output.directory, error.message());
+    log::copy_to_file((std::filesystem::path{deck.output.directory} / "run.log").string());
+    write_text((std::filesystem::path{deck.output.directory} / "deck.yaml").string(), effective_deck(deck));
+  });
+}
+
+ExitCode train_on_all_ranks(const TrainCommand& command, const Communicator& world) {
+  const auto deck = read_deck_on_all_ranks(command, world);
+  prepare_directory(deck, world);
+  log::note("Penstock {}, {} ranks, deck {}, run directory {}", program_version(), world.size(), command.deck,
+            deck.output.directory);
+  for (const auto& line : notes_on(deck)) log::note("note: {}", line);
+  TrainingRun run{deck, world, command.resume};
+  return run.run();
+}
+
+}  // namespace
+
+ExitCode train(const TrainCommand& command, int* argc, char*** argv) {
+  return with_mpi(argc, argv, [&](const Communicator& world) { return train_on_all_ranks(command, world); });
+}
+
+}  // namespace penstock

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "comm/communicator.hpp"
+#include "config/deck.hpp"
+#include "data/entropy.hpp"
+#include "data/open.hpp"
+#include "data/samples.hpp"
+
+namespace penstock {
+
+/// The data of a run, opened on this rank.
+struct TrainingData {
+  DataSummary train_summary;
+  TrainingSamples train;
+  std::optional<DataSummary> validation_summary;
+  std::optional<ValidationSamples> validation;
+  std::optional<Entropies> entropies;  ///< of the validation stream, on the first rank
+};
+
+/// Opens what the deck names; the first rank notes what was found. Collective.
+TrainingData open_training_data(const Deck& deck, const Communicator& world);
+
+}  // namespace penstock

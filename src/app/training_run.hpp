@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "app/checkpointing.hpp"
+#include "app/generation.hpp"
+#include "app/metrics.hpp"
+#include "app/progress.hpp"
+#include "app/stop_request.hpp"
+#include "app/summary.hpp"
+#include "app/time_account.hpp"
+#include "app/trace_collector.hpp"
+#include "app/training_data.hpp"
+#include "app/validation.hpp"
+#include "comm/communicator.hpp"
+#include "config/deck.hpp"
+#include "execute/executor.hpp"
+#include "execute/rank_state.hpp"
+#include "execute/run_plan.hpp"
+#include "execute/training_work.hpp"
+#include "execute/watchdog.hpp"
+#include "optimizer/update.hpp"
+
+namespace penstock {
+
+/// One `penstock train` on one rank, from the deck to the summary. All functions are collective over `world`.
+class TrainingRun {
+ public:
+  /// Plans, opens the data, reserves memory, and starts from the initial weights or from a checkpoint. `resume`: "auto",
+  /// "none" or a file. @throws AgreedError for what is wrong with deck, data, memory or checkpoint.
+  TrainingRun(const Deck& deck, const Communicator& world, const std::string& resume);
+
+  /// Trains to the last step or to a stop request. Returns finished or stopped_early.
+  ExitCode run();
+
+ private:
+  void start(const std::string& resume);
+  void train_step(std::int64_t step);
+  StepMetrics measure(std::int64_t step, Seconds duration, const StepReport& report) const;
+  std::optional<double> validate_if_due(std::int64_t step);
+  void save_if_due(std::int64_t step);
+  void refuse_non_finite_loss(const StepMetrics& row) const;
+  std::optional<std::string> sample_text();
+  void finish(std::int64_t completed_steps);
+  void complete_summary(RunSummary& summary, std::int64_t completed_steps);
+  bool is_last(std::int64_t step) const { return step == deck_.training.steps; }
+  std::string pending() const;
+  std::int64_t progress_count() const;
+
+  Deck deck_;
+  const Communicator* world_;
+  TrainingData data_;
+  RunPlan plan_;
+  UpdateRule rule_;
+  RankState state_;
+  TrainingWork work_;
+  Executor executor_;
+  std::optional<Validation> validation_;
+  std::optional<Generation> generation_;
+  Checkpointing checkpointing_;
+  StopRequest stop_request_;
+  Seconds trace_start_{0};
+  std::optional<TraceCollector> trace_;
+  std::optional<MetricsFile> metrics_;  // on the first rank
+  TimeAccount account_;
+  Progress progress_;
+  RunSummary summary_;
+  std::int64_t first_step_ = 1;
+  std::optional<std::string> stop_reason_;
+  Seconds longest_step_{0};
+  Seconds trained_seconds_{0};
+  double last_loss_ = 0;
+  std::atomic<std::int64_t> moves_{0};  // what the watchdog sees besides the executors
+  std::unique_ptr<Watchdog> watchdog_;  // last: it looks at everything above
+};
+
+}  // namespace penstock

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/compute_work.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace penstock {
+
+ComputeWork::ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& kernels, Result result)
+    : planned_{&planned},
+      kernels_{&kernels},
+      result_{result},
+      math_{std::vector<std::unique_ptr<StageMath>>(static_cast<std::size_t>(planned.schedule.shape.stages))},
+      fresh_{planned.schedule.shape.stages, true},
+      losses_(static_cast<std::size_t>(planned.schedule.shape.micro_batches), 0.0) {
+  for (const Stage stage : all<Stage>(planned.schedule.shape.stages)) {
+    if (planned.schedule.rank_of[stage] == rank) math_[stage] = std::make_unique<StageMath>(planned.stages[stage]);
+  }
+}
+
+void ComputeWork::begin(double loss_scale) {
+  loss_scale_ = loss_scale;
+  std::fill(losses_.begin(), losses_.end(), 0.0);
+  std::fill(fresh_.begin(), fresh_.end(), true);
+}
+
+bool ComputeWork::has_first_stage() const { return math_[Stage{0}] != nullptr; }
+bool ComputeWork::has_last_stage() const { return math_[planned_->schedule.last_stage()] != nullptr; }
+
+void ComputeWork::compute(const Action& action, const StageBuffers& buffers) {
+  const auto& math = *math_[action.stage];
+  const auto own = of_micro_batch(action, buffers);
+  switch (action.op) {
+    case Op::forward: forward(action, own); break;
+    case Op::recompute: math.recompute(*kernels_, own); break;
+    case Op::backward:
+      start_gradients(action.stage, own);
+      math.backward(*kernels_, own, loss_scale_);
+      break;
+    case Op::backward_input:
+      start_gradients(action.stage, own);
+      math.backward_input(*kernels_, own, loss_scale_);
+      break;
+    case Op::backward_weight: math.backward_weight(*kernels_, own); break;
+    case Op::send_forward:
+    case Op::receive_forward:
+    case Op::send_backward:
+    case Op::receive_backward:
+    case Op::fetch_forward:
+    case Op::offload_gradients:
+    case Op::reduce:
+    case Op::validate:
+    case Op::step: fail(ExitCode::internal, "{} is no compute action", name_of(action.op));
+  }
+}
+
+void ComputeWork::forward(const Action& action, const StageBuffers& buffers) {
+  const bool keeps = !planned_->schedule.forward_only && !planned_->schedule.recompute[action.stage];
+  const auto keep = keeps ? StageMath::Keep::activations : StageMath::Keep::nothing;
+  auto own = buffers;
+  const auto& math = *math_[action.stage];
+  if (result_ == Result::logits && math.shape().last) {
+    own.targets = nullptr;
+    own.logits = buffers.workspace + (planned_->bytes[action.stage][static_cast<std::size_t>(BufferKind::workspace)] -
+                                      math.layout(BufferKind::logits).bytes)
+                                         .value;
+    math.forward(*kernels_, own, keep, nullptr);
+    return;
+  }
+  math.forward(*kernels_, own, keep, &losses_[static_cast<std::size_t>(action.micro_batch.value())]);
+}
+
+void ComputeWork::start_gradients(Stage stage, const StageBuffers& buffers) {
+  if (!fresh_[stage]) return;
+  fresh_[stage] = false;
+  const std::int64_t bytes = math_[stage]->layout(BufferKind::gradients).bytes.value;
+  kernels_->zero(Matrix{buffers.gradients, DType::f32, 1, bytes / size_of(DType::f32)});
+}
+
+StageBuffers ComputeWork::of_micro_batch(const Action& action, const StageBuffers& buffers) const {
+  auto own = buffers;
+  const auto& shape = math_[action.stage]->shape();
+  if (buffers.tokens == nullptr || !(shape.first || shape.last)) return own;
+  const std::int64_t blocks = (shape.first ? 1 : 0) + (shape.last ? 1 : 0);
+  const std::int32_t* start = buffers.tokens + action.micro_batch.value() * blocks * shape.rows();
+  own.tokens = shape.first ? start : nullptr;
+  own.targets = shape.last ? start + (blocks - 1) * shape.rows() : nullptr;
+  return own;
+}
+
+void ComputeWork::cpu(const Action& action) { fail(ExitCode::internal, "{} in a schedule that only computes", name_of(action.op)); }
+
+std::span<std::byte> ComputeWork::host_gradients(Stage stage) {
+  fail(ExitCode::internal, "gradients of stage {} in a schedule that only computes", stage);
+}
+
+std::span<std::byte> ComputeWork::host_parameters(Stage stage) {
+  fail(ExitCode::internal, "parameters of stage {} fetched in a schedule that only computes", stage);
+}
+
+std::vector<std::int32_t> pack_tokens(std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets,
+                                      std::int64_t rows_per_micro_batch, bool first, bool last) {
+  std::vector<std::int32_t> packed;
+  const auto rows = static_cast<std::size_t>(rows_per_micro_batch);
+  packed.reserve(inputs.size() * 2);
+  for (std::size_t start = 0; start < inputs.size(); start += rows) {
+    for (const auto& [wanted, from] : {std::pair{first, inputs}, std::pair{last, targets}}) {
+      if (!wanted) continue;
+      const auto block = from.subspan(start, rows);
+      packed.insert(packed.end(), block.begin(), block.end());
+    }
+  }
+  return packed;
+}
+
+}  // namespace penstock

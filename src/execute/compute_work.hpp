@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/index.hpp"
+#include "execute/executor.hpp"
+#include "execute/run_plan.hpp"
+#include "kernels/kernels.hpp"
+#include "stage/stage.hpp"
+
+namespace penstock {
+
+/// Runs the compute actions of one planned schedule on this rank's stages. Forward-only schedules need nothing else;
+/// TrainingWork adds the CPU stages.
+class ComputeWork : public StageWork {
+ public:
+  /// What the last stage gives: losses, or logits written behind its workspace
+  /// (generation_logits_offset), without a loss. The arguments of the constructor outlive the object.
+  enum class Result : std::uint8_t { losses, logits };
+  ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& kernels, Result result);
+
+  /// Before each run: gradients start from zero at the first backward of each stage; the gradient is that of
+  /// `loss_scale` x the sum of all losses.
+  void begin(double loss_scale);
+  /// The sums of the losses of the last run [nats], by micro-batch; zeros where this rank has not the last stage.
+  const std::vector<double>& losses() const { return losses_; }
+  bool has_last_stage() const;
+  bool has_first_stage() const;
+
+  const StageMath& math(Stage stage) const { return *math_[stage]; }
+
+  void compute(const Action& action, const StageBuffers& buffers) override;
+  void cpu(const Action& action) override;
+  std::span<std::byte> host_gradients(Stage stage) override;
+  std::span<std::byte> host_parameters(Stage stage) override;
+
+ protected:
+  Kernels& kernels() { return *kernels_; }
+  const PlannedSchedule& planned() const { return *planned_; }
+
+ private:
+  void forward(const Action& action, const StageBuffers& buffers);
+  void start_gradients(Stage stage, const StageBuffers& buffers);
+  StageBuffers of_micro_batch(const Action& action, const StageBuffers& buffers) const;
+
+  const PlannedSchedule* planned_;
+  Kernels* kernels_;
+  Result result_;
+  PerStage<std::unique_ptr<StageMath>> math_;  // null for the stages of other ranks
+  PerStage<bool> fresh_;                       // gradients not yet written in this run
+  std::vector<double> losses_;
+  double loss_scale_ = 1;
+};
+
+/// Copies a step's tokens into the layout of a stage's tokens buffer: per micro-batch, inputs (if `first`), then targets
+/// (if `last`); rows of all micro-batches ascending.
+std::vector<std::int32_t> pack_tokens(std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets,
+                                      std::int64_t rows_per_micro_batch, bool first, bool last);
+
+}  // namespace penstock

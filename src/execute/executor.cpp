@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/executor.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.hpp"
+#include "schedule/semantics.hpp"
+#include "schedule/text.hpp"
+
+namespace penstock {
+namespace {
+
+Transport::Kind message_kind(Op op) {
+  return op == Op::send_forward || op == Op::receive_forward ? Transport::Kind::activations : Transport::Kind::gradients;
+}
+
+Bytes size_of_span(std::span<std::byte> span) { return {static_cast<std::int64_t>(span.size())}; }
+
+}  // namespace
+
+LaneQueues::LaneQueues(Device& device)
+    : compute{device.make_queue("compute")},
+      to_device{device.make_queue("to_device")},
+      to_host{device.make_queue("to_host")},
+      cpu{device.make_queue("cpu")} {}
+
+/// Resolves, once, the addresses and predecessors of every action of the list.
+class Executor::Preparation {
+ public:
+  Preparation(const Schedule& schedule, const RankPlan& plan, const ExecutorResources& resources)
+      : schedule_{schedule}, index_{schedule}, plan_{plan}, resources_{resources} {
+    for (const auto& planned : plan.persistent) live_[planned.buffer] = planned;
+  }
+
+  std::vector<Prepared> list() {
+    std::vector<Prepared> prepared;
+    prepared.reserve(plan_.actions.size());
+    for (const auto& planned : plan_.actions) prepared.push_back(prepare(planned));
+    return prepared;
+  }
+
+ private:
+  Prepared prepare(const PlannedAction& planned) {
+    const ActionOnRank node{plan_.rank, planned.action};
+    Prepared result;
+    result.action = planned.action;
+    result.lane = lane_of(planned.action.op);
+    result.after = predecessors(planned, node);
+    result.takes = planned.takes;
+    for (const auto& buffer : planned.takes) live_[buffer.buffer] = buffer;
+    for (const auto& buffer : uses(schedule_, node)) place(result, buffer);
+    place_transfer(result);
+    for (const auto& buffer : planned.frees) {
+      result.frees.push_back(live_.at(buffer));
+      live_.erase(buffer);
+    }
+    position_[planned.action] = static_cast<std::int32_t>(position_.size());
+    return result;
+  }
+
+  std::vector<std::int32_t> predecessors(const PlannedAction& planned, const ActionOnRank& node) const {
+    auto result = planned.waits_for;
+    for (const auto& need : needs(index_, node)) {
+      // What happens on other ranks arrives by message: their receives, or the exchanges of the CPU stages.
+      if (need.rank != plan_.rank) continue;
+      const auto found = position_.find(need.action);
+      require(found != position_.end(), "{} needs {}, which is not before it in the list of rank {}", to_text(node.action),
+              to_text(need.action), plan_.rank);
+      result.push_back(found->second);
+    }
+    std::sort(result.begin(), result.end());
+    result.erase(std::unique(result.begin(), result.end()), result.end());
+    return result;
+  }
+
+  std::byte* address(const SymbolicBuffer& buffer) const {
+    const auto found = live_.find(buffer);
+    require(found != live_.end(), "rank {}: {} of stage {} is used where it is not live", plan_.rank, name_of(buffer.kind),
+            buffer.stage);
+    return resources_.device_base + found->second.offset.value;
+  }
+
+  void place(Prepared& prepared, const SymbolicBuffer& buffer) const {
+    auto& to = prepared.buffers;
+    std::byte* data = address(buffer);
+    const bool own = buffer.stage == prepared.action.stage;
+    switch (buffer.kind) {
+      case BufferKind::parameters: to.parameters = data; break;
+      case BufferKind::gradients: to.gradients = data; break;
+      case BufferKind::tokens: to.tokens = reinterpret_cast<const std::int32_t*>(data); break;  // NOLINT: raw device memory
+      case BufferKind::workspace: to.workspace = data; break;
+      // Between stages of one rank the output of one is the input of the other, without a copy; gradients likewise.
+      case BufferKind::input: own ? void(to.input = data) : void(to.output = data); break;
+      case BufferKind::output: to.output = data; break;
+      case BufferKind::activations: to.activations = data; break;
+      case BufferKind::logits: to.logits = data; break;
+      case BufferKind::output_gradient: own ? void(to.output_gradient = data) : void(to.input_gradient = data); break;
+      case BufferKind::input_gradient: to.input_gradient = data; break;
+      case BufferKind::weight_operands: to.weight_operands = data; break;
+    }
+  }
+
+  /// The one buffer of a message or of a copy between host and device.
+  void place_transfer(Prepared& prepared) const {
+    if (prepared.lane == Lane::compute || prepared.lane == Lane::cpu) return;
+    const auto& action = prepared.action;
+    const auto kind = transferred_kind(action.op);
+    const auto buffer = is_persistent(kind) ? SymbolicBuffer{kind, action.stage, {}, {}}
+                                            : SymbolicBuffer{kind, action.stage, action.micro_batch, action.slice};
+    prepared.device_data = address(buffer);
+    prepared.bytes = live_.at(buffer).bytes;
+    if (const auto peer = peer_of(schedule_, action)) prepared.peer = peer->value();
+  }
+
+  static BufferKind transferred_kind(Op op) {
+    switch (op) {
+      case Op::send_forward: return BufferKind::output;
+      case Op::receive_forward: return BufferKind::input;
+      case Op::send_backward: return BufferKind::input_gradient;
+      case Op::receive_backward: return BufferKind::output_gradient;
+      case Op::offload_gradients: return BufferKind::gradients;
+      case Op::fetch_forward: return BufferKind::parameters;
+      case Op::forward:
+      case Op::backward:
+      case Op::backward_input:
+      case Op::backward_weight:
+      case Op::recompute:
+      case Op::reduce:
+      case Op::validate:
+      case Op::step: break;
+    }
+    fail(ExitCode::internal, "{} moves no buffer", name_of(op));
+  }
+
+  const Schedule& schedule_;
+  ScheduleIndex index_;
+  const RankPlan& plan_;
+  const ExecutorResources& resources_;
+  std::map<SymbolicBuffer, PlannedBuffer> live_;
+  std::map<Action, std::int32_t> position_;
+};
+
+Executor::Executor(const Schedule& schedule, const RankPlan& plan, const ExecutorResources& resources)
+    : name_{schedule.name},
+      rank_{plan.rank},
+      resources_{resources},
+      list_{Preparation{schedule, plan, resources}.list()},
+      events_(list_.size()),
+      persistent_bytes_{plan.persistent_bytes} {}
+
+Executor::~Executor() {
+  for (const auto& event : events_) {
+    try {
+      event.wait();
+    } catch (...) {  // NOLINT(bugprone-empty-catch): reported by run()
+    }
+  }
+}
+
+void Executor::run(std::int32_t step, Timeline* trace) {
+  in_use_ = persistent_bytes_;
+  {
+    const std::lock_guard lock{progress_->mutex};
+    progress_->outstanding = list_.size();
+    progress_->failure = nullptr;
+  }
+  for (std::size_t position = 0; position < list_.size(); ++position) {
+    const auto& prepared = list_[position];
+    take_and_free(prepared, step, trace);
+    std::vector<Event> after;
+    after.reserve(prepared.after.size());
+    for (const auto needed : prepared.after) after.push_back(events_[static_cast<std::size_t>(needed)]);
+    remember(position, issue(prepared, std::move(after)));
+  }
+  wait_for_all();
+  collect(step, trace);
+}
+
+void Executor::take_and_free(const Prepared& prepared, std::int32_t step, Timeline* trace) {
+  for (const auto& planned : prepared.takes) {
+    resources_.arena->take(planned.offset, planned.bytes,
+                           fmt::format("{} of {}", name_of(planned.buffer.kind), to_text(prepared.action)));
+    in_use_ += planned.bytes;
+  }
+  if (trace != nullptr && !prepared.takes.empty()) trace->memory.push_back({step, rank_.value(), now(), in_use_});
+  // Free for later actions of the list, which wait for this one by the plan's edges.
+  for (const auto& range : prepared.frees) {
+    resources_.arena->free(range.offset);
+    in_use_ = in_use_ - range.bytes;
+  }
+}
+
+Event Executor::issue(const Prepared& prepared, std::vector<Event> after) {
+  auto& lanes = *resources_.lanes;
+  auto* work = resources_.work;
+  const auto& action = prepared.action;
+  switch (prepared.lane) {
+    case Lane::compute:
+      return lanes.compute->submit(std::move(after), [work, &prepared] { work->compute(prepared.action, prepared.buffers); });
+    case Lane::cpu: return lanes.cpu->submit(std::move(after), [work, &prepared] { work->cpu(prepared.action); });
+    case Lane::to_host: {
+      const auto host = work->host_gradients(action.stage);
+      return resources_.device->copy_to_host(*lanes.to_host, std::move(after), host.data(), prepared.device_data,
+                                             size_of_span(host));
+    }
+    case Lane::to_device: {
+      const auto host = work->host_parameters(action.stage);
+      return resources_.device->copy_to_device(*lanes.to_device, std::move(after), prepared.device_data, host.data(),
+                                               size_of_span(host));
+    }
+    case Lane::send:
+      return resources_.transport->send(prepared.peer, message_kind(action.op), std::move(after), prepared.device_data,
+                                        prepared.bytes);
+    case Lane::receive:
+      return resources_.transport->receive(prepared.peer, message_kind(action.op), std::move(after), prepared.device_data,
+                                           prepared.bytes);
+  }
+  return {};
+}
+
+void Executor::remember(std::size_t position, const Event& event) {
+  {
+    const std::lock_guard lock{events_mutex_};
+    events_[position] = event;
+  }
+  auto completed = [progress = progress_, state = std::weak_ptr{event.state()}] {
+    const auto own = state.lock();
+    const std::lock_guard lock{progress->mutex};
+    ++progress->completed;
+    if (progress->outstanding > 0) --progress->outstanding;
+    if (own && own->failure() && !progress->failure) progress->failure = own->failure();
+    progress->changed.notify_all();
+  };
+  if (event.state()) {
+    event.state()->on_complete(std::move(completed));
+  } else {
+    completed();
+  }
+}
+
+void Executor::wait_for_all() {
+  std::unique_lock lock{progress_->mutex};
+  progress_->changed.wait(lock, [this] { return progress_->outstanding == 0 || progress_->failure; });
+  if (progress_->failure) std::rethrow_exception(progress_->failure);
+}
+
+void Executor::collect(std::int32_t step, Timeline* trace) {
+  compute_busy_ = {};
+  for (std::size_t position = 0; position < list_.size(); ++position) {
+    const auto& prepared = list_[position];
+    const auto& state = events_[position].state();
+    if (!state) continue;
+    if (prepared.lane == Lane::compute) compute_busy_ += state->finished() - state->started();
+    if (trace == nullptr) continue;
+    trace->spans.push_back({step, rank_.value(), prepared.lane, prepared.peer, prepared.action, state->started(),
+                            state->finished(), prepared.bytes});
+  }
+}
+
+std::string Executor::pending() const {
+  constexpr std::size_t most = 6;
+  const std::lock_guard lock{events_mutex_};
+  std::string text;
+  std::size_t count = 0;
+  for (std::size_t position = 0; position < list_.size() && count < most; ++position) {
+    if (events_[position].is_complete()) continue;
+    text += fmt::format("{}{} ({} lane)", count == 0 ? "" : ", ", to_text(list_[position].action),
+                        name_of(list_[position].lane));
+    ++count;
+  }
+  return count == 0 ? "nothing of schedule " + name_ : text;
+}
+
+}  // namespace penstock

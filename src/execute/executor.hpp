@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/index.hpp"
+#include "base/units.hpp"
+#include "comm/transport.hpp"
+#include "device/arena.hpp"
+#include "device/device.hpp"
+#include "memory/plan.hpp"
+#include "schedule/schedule.hpp"
+#include "stage/stage.hpp"
+#include "trace/timeline.hpp"
+
+namespace penstock {
+
+/// What actions do to memory: the second of the two run-time seams (the first is Device; design, section 4).
+class StageWork {
+ public:
+  virtual ~StageWork() = default;
+  /// Runs F, B, I, W or R on the compute lane. `buffers` holds the addresses that the action uses.
+  virtual void compute(const Action& action, const StageBuffers& buffers) = 0;
+  /// Runs REDUCE, VALIDATE or STEP on the CPU lane; may block on messages.
+  virtual void cpu(const Action& action) = 0;
+  /// The stage's host copies: destination of OFFLOAD_G, source of FETCH_F.
+  virtual std::span<std::byte> host_gradients(Stage stage) = 0;
+  virtual std::span<std::byte> host_parameters(Stage stage) = 0;
+};
+
+/// The lanes of a rank: one queue each, shared by the executors of all its schedules.
+struct LaneQueues {
+  explicit LaneQueues(Device& device);
+  std::unique_ptr<Queue> compute;
+  std::unique_ptr<Queue> to_device;
+  std::unique_ptr<Queue> to_host;
+  std::unique_ptr<Queue> cpu;
+};
+
+/// What an executor works with; everything outlives it.
+struct ExecutorResources {
+  LaneQueues* lanes = nullptr;
+  Device* device = nullptr;
+  Arena* arena = nullptr;          ///< holds the persistent buffers already
+  std::byte* device_base = nullptr;  ///< the address of offset 0
+  Transport* transport = nullptr;  ///< may be null when the schedule has one rank
+  StageWork* work = nullptr;
+};
+
+/// Runs one rank's list of one schedule, step after step.
+///
+/// The list is issued in order from the calling thread: each action takes its planned buffers at its place, is queued on its
+/// lane behind the events of what it needs (semantics) and of what freed its memory (plan), and frees what it frees. Nothing
+/// here decides order. Addresses are fixed by the plan, so everything but the events is prepared once.
+class Executor {
+ public:
+  Executor(const Schedule& schedule, const RankPlan& plan, const ExecutorResources& resources);
+
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// One step; returns when all of the rank's actions are complete. Rethrows the first failure of an action at once, without
+  /// waiting for messages that other ranks may never send: with peers the job must then be ended; alone, the destructor
+  /// waits for what is queued. `trace`: append the step's spans and memory samples (times on the machine's clock; may be
+  /// null).
+  void run(std::int32_t step, Timeline* trace);
+
+  /// Seconds that the compute lane was busy in the last run.
+  Seconds compute_busy() const { return compute_busy_; }
+  /// Actions completed since construction: the watchdog's sign of progress. Any thread.
+  std::int64_t completed() const { return progress_->completed.load(); }
+  /// The first actions that are not complete, for the watchdog's report: "1F3 (needs RECV), ...". Any thread, while running.
+  std::string pending() const;
+
+ private:
+  struct Prepared {
+    Action action;
+    Lane lane = Lane::compute;
+    std::vector<std::int32_t> after;  // list positions
+    std::vector<PlannedBuffer> takes;
+    std::vector<PlannedBuffer> frees;
+    StageBuffers buffers;
+    std::byte* device_data = nullptr;  // of a message or copy
+    Bytes bytes{0};
+    std::int32_t peer = -1;
+  };
+  class Preparation;
+  /// Told by the completing threads; shared with their callbacks, which may outlive a failed run.
+  struct Progress {
+    std::atomic<std::int64_t> completed{0};
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::size_t outstanding = 0;  // of the current run
+    std::exception_ptr failure;
+  };
+
+  void take_and_free(const Prepared& prepared, std::int32_t step, Timeline* trace);
+  Event issue(const Prepared& prepared, std::vector<Event> after);
+  void remember(std::size_t position, const Event& event);
+  void wait_for_all();
+  void collect(std::int32_t step, Timeline* trace);
+
+  std::string name_;
+  Rank rank_;
+  ExecutorResources resources_;
+  std::vector<Prepared> list_;
+  mutable std::mutex events_mutex_;
+  std::vector<Event> events_;  // by list position, of the current run
+  Seconds compute_busy_{0};
+  Bytes persistent_bytes_{0};
+  Bytes in_use_{0};
+  std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
+};
+
+}  // namespace penstock

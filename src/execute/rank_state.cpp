@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/rank_state.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "device/factory.hpp"
+#include "model/parameters.hpp"
+
+namespace penstock {
+namespace {
+
+std::vector<Bytes> offsets_of(const BufferLayout& layout) {
+  std::vector<Bytes> offsets;
+  offsets.reserve(layout.tensors.size());
+  for (const auto& tensor : layout.tensors) offsets.push_back(tensor.offset);
+  return offsets;
+}
+
+OptimizerGroups make_groups(const RankPlace& place, const Communicator& world) {
+  return {world.duplicate(), world.split(place.replica, place.coordinate.value()),
+          world.split(place.coordinate.value(), place.replica)};
+}
+
+HostStageShape host_stage_shape(const RunPlan& plan, Stage stage, std::int32_t replica) {
+  const auto& shape = plan.training.stages[stage];
+  const StageMath math{shape};
+  const auto parameters = math.layout(BufferKind::parameters);
+  const auto gradients = math.layout(BufferKind::gradients);
+  HostStageShape result;
+  result.parameters =
+      host_parameters(parameters_of_stage(shape.model, shape.begin, shape.end, shape.first, shape.last),
+                      parameters_of(shape.model), offsets_of(parameters), offsets_of(gradients), shape.first);
+  result.working_bytes = parameters.bytes;
+  result.gradient_bytes = gradients.bytes;
+  result.storage = shape.storage;
+  result.replicas = plan.shape.replicas;
+  result.replica = replica;
+  result.name = fmt::format("stage {}", stage);
+  return result;
+}
+
+}  // namespace
+
+std::vector<HostStageShape> host_stage_shapes(const RunPlan& plan, const RankPlace& place) {
+  std::vector<HostStageShape> shapes;
+  const auto& schedule = plan.training.schedule;
+  for (const Stage stage : all<Stage>(schedule.shape.stages)) {
+    if (schedule.rank_of[stage] == place.coordinate) shapes.push_back(host_stage_shape(plan, stage, place.replica));
+  }
+  return shapes;
+}
+
+RankState::RankState(const RunPlan& plan, const Communicator& world, const DeviceOptions& device,
+                     const DelayOptions& delays)
+    : place_{RankPlace::of(world.rank(), plan.shape.pipeline)},
+      plan_{&plan},
+      compute_workers_{device.threads},
+      cpu_workers_{device.threads},
+      kernels_{make_host_kernels(compute_workers_)},
+      groups_{make_groups(place_, world)},
+      stages_{std::vector<std::unique_ptr<HostStage>>(static_cast<std::size_t>(plan.training.schedule.shape.stages))} {
+  const auto planned = plan.planned_device_bytes(place_.coordinate);
+  device_ = make_device(deck_name(device.kind), plan.shape.device_capacity, delays);
+  base_ = device_->reserve(planned);
+  arena_ = std::make_unique<Arena>(base_, planned);
+  for (const auto& buffer : plan.persistent[place_.coordinate].buffers) {
+    arena_->take(buffer.offset, buffer.bytes, std::string{name_of(buffer.buffer.kind)});
+  }
+  transport_ = make_mpi_transport(groups_.pipeline, delays);
+  for (const Stage stage : all<Stage>(plan.training.schedule.shape.stages)) {
+    if (plan.training.schedule.rank_of[stage] != place_.coordinate) continue;
+    stages_[stage] = std::make_unique<HostStage>(host_stage_shape(plan, stage, place_.replica));
+  }
+  lanes_ = std::make_unique<LaneQueues>(*device_);
+}
+
+Bytes RankState::host_bytes() const {
+  Bytes total{0};
+  for (const auto& stage : stages_) total += stage ? stage->bytes().total() : Bytes{0};
+  return total;
+}
+
+ExecutorResources RankState::resources(StageWork& work) {
+  return {lanes_.get(), device_.get(), arena_.get(), base_, transport_.get(), &work};
+}
+
+std::byte* RankState::persistent_address(BufferKind kind, Stage stage) const {
+  const auto& buffers = plan_->persistent[place_.coordinate].buffers;
+  const auto found = std::find_if(buffers.begin(), buffers.end(), [&](const PlannedBuffer& planned) {
+    return planned.buffer.kind == kind && planned.buffer.stage == stage;
+  });
+  require(found != buffers.end(), "rank {} has no {} of stage {}", place_.coordinate, name_of(kind), stage);
+  return base_ + found->offset.value;
+}
+
+void RankState::upload_parameters() {
+  for (const Stage stage : all<Stage>(stages_.size())) {
+    if (!stages_[stage]) continue;
+    const auto copy = stages_[stage]->working_copy();
+    device_
+        ->copy_to_device(*lanes_->to_device, {}, persistent_address(BufferKind::parameters, stage), copy.data(),
+                         {static_cast<std::int64_t>(copy.size())})
+        .wait();
+  }
+}
+
+void RankState::upload_tokens(Stage stage, std::span<const std::int32_t> tokens) {
+  const auto bytes = std::as_bytes(tokens);
+  device_
+      ->copy_to_device(*lanes_->to_device, {}, persistent_address(BufferKind::tokens, stage), bytes.data(),
+                       {static_cast<std::int64_t>(bytes.size())})
+      .wait();
+}
+
+void RankState::read_workspace(Bytes offset, std::span<std::byte> out) {
+  const std::byte* from = persistent_address(BufferKind::workspace, Stage{0}) + offset.value;
+  device_->copy_to_host(*lanes_->to_host, {}, out.data(), from, {static_cast<std::int64_t>(out.size())}).wait();
+}
+
+}  // namespace penstock

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/transport.hpp"
+#include "device/arena.hpp"
+#include "device/device.hpp"
+#include "device/options.hpp"
+#include "execute/executor.hpp"
+#include "execute/run_plan.hpp"
+#include "execute/training_work.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/workers.hpp"
+#include "optimizer/host_stage.hpp"
+
+namespace penstock {
+
+/// Where a rank of the job stands: world rank = replica x pipeline + coordinate.
+struct RankPlace {
+  Rank coordinate;
+  std::int32_t replica = 0;
+  static RankPlace of(std::int32_t world_rank, std::int32_t pipeline) {
+    return {Rank{world_rank % pipeline}, world_rank / pipeline};
+  }
+};
+
+/// The host stages of one rank, laid out as its plan's device buffers. Also without a device: for their bytes in `check`.
+std::vector<HostStageShape> host_stage_shapes(const RunPlan& plan, const RankPlace& place);
+
+/// What a rank holds for a whole run: the device with its planned memory, lanes, transport, kernels, host stages.
+class RankState {
+ public:
+  /// Collective over `world`, which has pipeline x replicas ranks. Reserves the rank's planned device bytes, and no more.
+  RankState(const RunPlan& plan, const Communicator& world, const DeviceOptions& device, const DelayOptions& delays);
+
+  const RankPlace& place() const { return place_; }
+  Kernels& kernels() { return *kernels_; }
+  Workers& cpu_workers() { return cpu_workers_; }
+  OptimizerGroups& groups() { return groups_; }
+  PerStage<std::unique_ptr<HostStage>>& stages() { return stages_; }
+  Bytes peak_device_bytes() const { return arena_->peak(); }
+  Bytes host_bytes() const;
+  std::string device_description() const { return device_->description(); }
+
+  ExecutorResources resources(StageWork& work);
+  /// Copies all working copies to the device: at the start and after a load. Blocks.
+  void upload_parameters();
+  /// Copies a step's tokens (pack_tokens) to the stage's tokens buffer. Blocks.
+  void upload_tokens(Stage stage, std::span<const std::int32_t> tokens);
+  /// Copies from the rank's workspace, at `offset`. Blocks.
+  void read_workspace(Bytes offset, std::span<std::byte> out);
+
+ private:
+  std::byte* persistent_address(BufferKind kind, Stage stage) const;
+
+  RankPlace place_;
+  const RunPlan* plan_;
+  Workers compute_workers_;
+  Workers cpu_workers_;
+  std::unique_ptr<Kernels> kernels_;
+  OptimizerGroups groups_;
+  PerStage<std::unique_ptr<HostStage>> stages_;  // null for the stages of other ranks
+  std::unique_ptr<Device> device_;
+  std::byte* base_ = nullptr;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<LaneQueues> lanes_;  // last: their threads use everything above
+};
+
+}  // namespace penstock

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/run_plan.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "schedule/generators.hpp"
+#include "schedule/passes.hpp"
+#include "schedule/text.hpp"
+#include "schedule/validator.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr auto workspace_index = static_cast<std::size_t>(BufferKind::workspace);
+
+GeneratorOptions generator_options(const RunShape& shape, std::int64_t micro_batches) {
+  return {shape.pipeline, shape.schedule.virtual_stages, static_cast<std::int32_t>(micro_batches)};
+}
+
+void check_file_shape(const RunShape& shape, const Schedule& schedule) {
+  const auto& of = schedule.shape;
+  if (of.ranks == shape.pipeline && of.micro_batches == shape.micro_batches() && of.slices == 1) return;
+  fail(ExitCode::bad_input,
+       "schedule {} is for {} ranks, {} micro-batches and {} slice(s), but the deck asks for parallel.pipeline {} and "
+       "global_batch {} / (micro_batch {} x data {}) = {} micro-batches of 1 slice",
+       schedule.name, of.ranks, of.micro_batches, of.slices, shape.pipeline, shape.global_batch, shape.micro_batch,
+       shape.replicas, shape.micro_batches());
+}
+
+Schedule compute_schedule(const RunShape& shape) {
+  if (shape.schedule.file) {
+    auto schedule = read_schedule_csv(shape.schedule_csv, *shape.schedule.file);
+    check_file_shape(shape, schedule);
+    return schedule;
+  }
+  return generate(deck_name(shape.schedule.kind), generator_options(shape, shape.micro_batches()));
+}
+
+Schedule training_schedule(const RunShape& shape) {
+  const auto compute = compute_schedule(shape);
+  CompletionOptions options;
+  options.recompute = PerStage<bool>{compute.shape.stages, shape.recompute == Recompute::full};
+  options.split_weight_gradients = shape.schedule.split_backward;
+  options.tied_embeddings = shape.model.tie_embeddings;
+  options.steps_wait = shape.steps_wait_for_norm ? StepsWait::for_norm : StepsWait::for_reduction;
+  auto schedule = complete(compute, options);
+  require_valid(schedule, validate(schedule));
+  return schedule;
+}
+
+/// A forward-only schedule over the same stages on the same ranks.
+Schedule evaluation_schedule(const Schedule& training, std::int64_t micro_batches) {
+  auto schedule = add_communication(forward_only(training.rank_of, static_cast<std::int32_t>(micro_batches)));
+  require_valid(schedule, validate(schedule));
+  return schedule;
+}
+
+PerStage<StageShape> stage_shapes(const RunShape& shape, const Partition& partition, std::int64_t sequences) {
+  PerStage<StageShape> stages{partition.stages.size()};
+  for (const Stage stage : all<Stage>(partition.stages.size())) {
+    stages[stage] = {shape.model,
+                     partition.stages[stage].begin,
+                     partition.stages[stage].end,
+                     stage == Stage{0},
+                     stage.value() + 1 == partition.stages.size(),
+                     sequences,
+                     shape.sequence,
+                     shape.model.precision == Precision::bf16 ? DType::bf16 : DType::f32};
+  }
+  return stages;
+}
+
+PlannedSchedule with_sizes(Schedule schedule, PerStage<StageShape> stages, const Kernels& kernels) {
+  PlannedSchedule planned{std::move(schedule), std::move(stages), {}, {}};
+  for (const auto& stage : planned.stages) planned.bytes.push_back(StageMath{stage}.bytes(kernels));
+  return planned;
+}
+
+void plan_ranks(PlannedSchedule& planned, const PerRank<PersistentLayout>& persistent) {
+  for (const Rank rank : all<Rank>(planned.schedule.shape.ranks)) {
+    planned.ranks.push_back(plan_rank(planned.schedule, rank, planned.bytes, persistent[rank]));
+  }
+}
+
+}  // namespace
+
+Bytes RunPlan::planned_device_bytes(Rank rank) const {
+  return std::max({training.ranks[rank].peak, validation.ranks[rank].peak, generation.ranks[rank].peak});
+}
+
+RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
+  check(shape.model);
+  RunPlan plan;
+  plan.shape = shape;
+  auto schedule = training_schedule(shape);
+  plan.partition = shape.layers_per_stage ? listed_partition(shape.model.layers, *shape.layers_per_stage)
+                                          : even_partition(shape.model.layers, schedule.shape.stages);
+  if (plan.partition.stages.size() != schedule.shape.stages) {
+    fail(ExitCode::bad_input, "parallel.layers_per_stage lists {} stages, but the schedule has {}",
+         plan.partition.stages.size(), schedule.shape.stages);
+  }
+  const auto batch_stages = stage_shapes(shape, plan.partition, shape.micro_batch);
+  plan.validation = with_sizes(evaluation_schedule(schedule, shape.micro_batches()), batch_stages, kernels);
+  plan.generation =
+      with_sizes(evaluation_schedule(schedule, 1), stage_shapes(shape, plan.partition, 1), kernels);
+  plan.training = with_sizes(std::move(schedule), batch_stages, kernels);
+  const Stage last = plan.generation.schedule.last_stage();
+  plan.generation.bytes[last][workspace_index] += StageMath{plan.generation.stages[last]}.layout(BufferKind::logits).bytes;
+
+  for (const Rank rank : all<Rank>(shape.pipeline)) {
+    plan.persistent.push_back(
+        lay_out_persistent({&plan.training.schedule, &plan.validation.schedule, &plan.generation.schedule}, rank,
+                           {plan.training.bytes, plan.validation.bytes, plan.generation.bytes}));
+  }
+  for (auto* planned : {&plan.training, &plan.validation, &plan.generation}) plan_ranks(*planned, plan.persistent);
+  return plan;
+}
+
+void check_fits(const RunPlan& plan) {
+  for (const Rank rank : all<Rank>(plan.shape.pipeline)) {
+    for (const auto* planned : {&plan.training, &plan.validation, &plan.generation}) {
+      check_capacity(planned->ranks[rank], plan.shape.device_capacity);
+    }
+  }
+}
+
+Bytes generation_logits_offset(const RunPlan& plan) {
+  const Stage last = plan.generation.schedule.last_stage();
+  return plan.generation.bytes[last][workspace_index] -
+         StageMath{plan.generation.stages[last]}.layout(BufferKind::logits).bytes;
+}
+
+}  // namespace penstock

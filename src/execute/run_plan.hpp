@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/index.hpp"
+#include "base/units.hpp"
+#include "kernels/kernels.hpp"
+#include "memory/options.hpp"
+#include "memory/plan.hpp"
+#include "model/spec.hpp"
+#include "schedule/options.hpp"
+#include "schedule/partition.hpp"
+#include "schedule/schedule.hpp"
+#include "stage/stage.hpp"
+
+namespace penstock {
+
+/// What a run's plan follows from.
+struct RunShape {
+  ModelSpec model;
+  std::int32_t pipeline = 1;
+  std::int32_t replicas = 1;
+  std::optional<std::vector<std::int32_t>> layers_per_stage;
+  ScheduleOptions schedule;
+  std::string schedule_csv;           ///< the text of schedule.file, when that is given
+  Recompute recompute = Recompute::none;
+  bool steps_wait_for_norm = true;    ///< clipping, or skipping of steps that are not finite
+  std::int64_t sequence = 1;          ///< tokens
+  std::int64_t micro_batch = 1;       ///< sequences
+  std::int64_t global_batch = 1;      ///< sequences
+  Bytes device_capacity{0};           ///< of one rank
+
+  std::int64_t micro_batches() const { return global_batch / (micro_batch * replicas); }
+};
+
+/// A schedule with the memory of all its ranks.
+struct PlannedSchedule {
+  Schedule schedule;
+  PerStage<StageShape> stages;
+  PerStage<StageBytes> bytes;
+  PerRank<RankPlan> ranks;
+};
+
+/// Everything about a run that is known before it: the same in `check`, on every rank, and with no device at hand.
+struct RunPlan {
+  RunShape shape;
+  Partition partition;
+  PlannedSchedule training;
+  PlannedSchedule validation;  ///< forward only, the shape of training
+  PlannedSchedule generation;  ///< forward only, one sequence; the last stage's workspace ends with the logits
+  PerRank<PersistentLayout> persistent;
+
+  /// The device bytes of a rank: the largest peak of its schedules. Equal to what the run hands out, to the byte.
+  Bytes planned_device_bytes(Rank rank) const;
+};
+
+/// Lays out a run. `kernels` tell the scratch that they need.
+/// @throws Error bad_input or damaged_input for shapes and schedule files that break a rule, with all findings of the
+/// validator; the capacity is not looked at here.
+RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels);
+
+/// @throws Error does_not_fit if a rank's plan exceeds the capacity, with a table of what takes the bytes.
+void check_fits(const RunPlan& plan);
+
+/// Offset in the generation schedule's last-stage workspace at which the logits [sequence, vocabulary] lie.
+Bytes generation_logits_offset(const RunPlan& plan);
+
+}  // namespace penstock

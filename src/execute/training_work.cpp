@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/training_work.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "base/error.hpp"
+#include "optimizer/step.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr int tied_gradient_tag = 1;
+constexpr int tied_table_tag = 2;
+constexpr const char* table_name = "embedding/token/weight";
+
+std::int32_t index_of_table(const HostStage& stage) {
+  const auto& parameters = stage.shape().parameters;
+  const auto found = std::find_if(parameters.begin(), parameters.end(),
+                                  [](const HostParameter& p) { return p.parameter.name == table_name; });
+  require(found != parameters.end(), "{} has no token table", stage.shape().name);
+  return static_cast<std::int32_t>(found - parameters.begin());
+}
+
+/// The part of `stage` in giving the last stage its copy of the first one's table: the first sends, the last receives, or
+/// copies on the same rank.
+void pass_tied_table(const Schedule& schedule, Stage stage, PerStage<std::unique_ptr<HostStage>>& stages,
+                     const Communicator& pipeline) {
+  const Rank first = schedule.rank_of[Stage{0}];
+  const Rank last = schedule.rank_of[schedule.last_stage()];
+  const auto table = [&](Stage of) { return stages[of]->working_copy(index_of_table(*stages[of])); };
+  if (first == last) {
+    if (stage != schedule.last_stage()) return;
+    const auto from = table(Stage{0});
+    std::memcpy(table(stage).data(), from.data(), from.size());
+  } else if (stage == Stage{0}) {
+    pipeline.send(table(stage), last.value(), tied_table_tag);
+  } else if (stage == schedule.last_stage()) {
+    pipeline.receive(table(stage), first.value(), tied_table_tag);
+  }
+}
+
+}  // namespace
+
+void share_tied_table(const RunPlan& plan, PerStage<std::unique_ptr<HostStage>>& stages, const Communicator& pipeline) {
+  const auto& schedule = plan.training.schedule;
+  if (!plan.shape.model.tie_embeddings || schedule.shape.stages == 1) return;
+  for (const Stage stage : {Stage{0}, schedule.last_stage()}) {
+    if (stages[stage]) pass_tied_table(schedule, stage, stages, pipeline);
+  }
+}
+
+TrainingWork::TrainingWork(const Parts& parts)
+    : ComputeWork{parts.plan->training, parts.rank, *parts.kernels, Result::losses},
+      parts_{parts},
+      model_{parameters_of(parts.plan->shape.model)},
+      staging_{parts.plan->shape.replicas} {}
+
+void TrainingWork::begin_step(std::int64_t training_step, double loss_scale, Poison poison) {
+  begin(loss_scale);
+  training_step_ = training_step;
+  poison_ = poison;
+  sums_.clear();
+  norm_ = {};
+  // Steps that do not wait for the norm take their factors from the step alone; the norm is looked at afterwards.
+  if (!parts_.plan->shape.steps_wait_for_norm) update_ = parts_.rule->decide(training_step, NormResult{});
+}
+
+void TrainingWork::cpu(const Action& action) {
+  switch (action.op) {
+    case Op::reduce: reduce(action.stage); break;
+    case Op::validate: validate(); break;
+    case Op::step: step(action.stage); break;
+    case Op::forward:
+    case Op::backward:
+    case Op::backward_input:
+    case Op::backward_weight:
+    case Op::recompute:
+    case Op::send_forward:
+    case Op::receive_forward:
+    case Op::send_backward:
+    case Op::receive_backward:
+    case Op::fetch_forward:
+    case Op::offload_gradients: fail(ExitCode::internal, "{} is no CPU action", name_of(action.op));
+  }
+}
+
+void TrainingWork::reduce(Stage stage) {
+  if (poison_ == Poison::yes && stage == Stage{0}) {
+    host(stage).gradient(0).front() = std::numeric_limits<float>::quiet_NaN();
+  }
+  if (parts_.plan->shape.model.tie_embeddings) share_tied_gradient(stage);
+  reduce_gradients(host(stage), parts_.groups->replicas, staging_, *parts_.workers);
+  const auto sums = block_sums(host(stage), *parts_.workers);
+  sums_.insert(sums_.end(), sums.begin(), sums.end());
+}
+
+void TrainingWork::validate() {
+  norm_ = global_norm(sums_, model_, parts_.groups->world);
+  if (parts_.plan->shape.steps_wait_for_norm || !norm_.finite) update_ = parts_.rule->decide(training_step_, norm_);
+}
+
+void TrainingWork::step(Stage stage) {
+  if (update_.skipped) return;
+  penstock::step(host(stage), update_.factors, *parts_.workers);
+  gather_working_copy(host(stage), parts_.groups->replicas);
+  if (shares_table()) share_tied_table(stage);
+}
+
+bool TrainingWork::shares_table() const {
+  return parts_.plan->shape.model.tie_embeddings && planned().schedule.shape.stages > 1;
+}
+
+void TrainingWork::share_tied_gradient(Stage stage) {
+  const auto& schedule = planned().schedule;
+  const Rank first = schedule.rank_of[Stage{0}];
+  const Rank last = schedule.rank_of[schedule.last_stage()];
+  const bool remote = shares_table() && first != last;
+  if (remote && stage == schedule.last_stage()) {
+    const auto head = head_gradient(stage);
+    parts_.groups->pipeline.send(std::as_bytes(head), first.value(), tied_gradient_tag);
+  }
+  if (stage != Stage{0}) return;
+  const auto embedding = host(stage).gradient(index_of_table(host(stage)));
+  if (!remote) {
+    add_into(embedding, head_gradient(schedule.last_stage()), *parts_.workers);
+    return;
+  }
+  head_staging_.resize(embedding.size());
+  parts_.groups->pipeline.receive(std::as_writable_bytes(std::span{head_staging_}), last.value(), tied_gradient_tag);
+  add_into(embedding, head_staging_, *parts_.workers);
+}
+
+/// The second accumulator of the tied table: on the last stage, of its own copy; on a stage that is first and last, behind
+/// the gradients of its parameters.
+std::span<float> TrainingWork::head_gradient(Stage stage) const {
+  const auto& host_stage = *(*parts_.stages)[stage];
+  if (planned().schedule.shape.stages > 1) return host_stage.gradient(index_of_table(host_stage));
+  const auto slot = math(stage).tied_head_gradient();
+  require(slot.has_value(), "a tied model without a second accumulator");
+  auto* data = reinterpret_cast<float*>(host_stage.gradients().data() + slot->offset.value);  // NOLINT: raw memory
+  return {data, static_cast<std::size_t>(slot->rows * slot->columns)};
+}
+
+void TrainingWork::share_tied_table(Stage stage) {
+  pass_tied_table(planned().schedule, stage, *parts_.stages, parts_.groups->pipeline);
+}
+
+std::span<std::byte> TrainingWork::host_gradients(Stage stage) { return host(stage).gradients(); }
+std::span<std::byte> TrainingWork::host_parameters(Stage stage) { return host(stage).working_copy(); }
+
+}  // namespace penstock

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "execute/compute_work.hpp"
+#include "kernels/workers.hpp"
+#include "optimizer/host_stage.hpp"
+#include "optimizer/norm.hpp"
+#include "optimizer/reduce.hpp"
+#include "optimizer/update.hpp"
+
+namespace penstock {
+
+/// The groups of ranks that the CPU stages talk to; used by the CPU lane only.
+struct OptimizerGroups {
+  Communicator world;     ///< all ranks: the global norm
+  Communicator pipeline;  ///< this replica's ranks, by coordinate: tied tables
+  Communicator replicas;  ///< this coordinate's ranks, by replica: gradients and working copies
+};
+
+/// The actions of a training step: the compute actions, and REDUCE, VALIDATE and STEP on the host stages.
+///
+/// A tied table whose head is on another stage: REDUCE of the last stage sends the head's gradient, REDUCE of the first
+/// adds it (embedding + head); STEP of the first sends the new table, STEP of the last receives it.
+class TrainingWork : public ComputeWork {
+ public:
+  struct Parts {
+    const RunPlan* plan = nullptr;
+    Rank rank;
+    Kernels* kernels = nullptr;
+    Workers* workers = nullptr;  ///< of the CPU lane
+    PerStage<std::unique_ptr<HostStage>>* stages = nullptr;
+    OptimizerGroups* groups = nullptr;
+    UpdateRule* rule = nullptr;
+  };
+  explicit TrainingWork(const Parts& parts);
+
+  /// Before each run. `poison`: a gradient of the first stage becomes NaN at its REDUCE (testing.non_finite_steps).
+  enum class Poison : std::uint8_t { no, yes };
+  void begin_step(std::int64_t training_step, double loss_scale, Poison poison);
+
+  /// Of the last run, the same on all ranks: the norm before clipping, and what was done.
+  const NormResult& norm() const { return norm_; }
+  const Update& update() const { return update_; }
+
+  void cpu(const Action& action) override;
+  std::span<std::byte> host_gradients(Stage stage) override;
+  std::span<std::byte> host_parameters(Stage stage) override;
+
+ private:
+  void reduce(Stage stage);
+  void validate();
+  void step(Stage stage);
+  void share_tied_gradient(Stage stage);
+  void share_tied_table(Stage stage);
+  bool shares_table() const;
+  std::span<float> head_gradient(Stage stage) const;
+  HostStage& host(Stage stage) { return *(*parts_.stages)[stage]; }
+
+  Parts parts_;
+  std::vector<Parameter> model_;
+  ReduceStaging staging_;
+  std::vector<BlockSum> sums_;
+  std::vector<float> head_staging_;
+  std::int64_t training_step_ = 0;
+  Poison poison_ = Poison::no;
+  NormResult norm_;
+  Update update_;
+};
+
+/// Gives a tied last stage its copy of the first stage's table, outside a step: after initialization or a load. Nothing for
+/// models that tie nothing, or within one stage. Collective over the replica's pipeline.
+void share_tied_table(const RunPlan& plan, PerStage<std::unique_ptr<HostStage>>& stages, const Communicator& pipeline);
+
+}  // namespace penstock

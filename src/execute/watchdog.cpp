@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/watchdog.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+namespace penstock {
+
+Watchdog::Watchdog(Seconds limit, std::function<std::int64_t()> progress, std::function<void(Seconds)> expired)
+    : limit_{limit}, progress_{std::move(progress)}, expired_{std::move(expired)} {
+  if (limit_.value > 0) thread_ = std::thread{[this] { watch(); }};
+}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock{mutex_};
+    stop_ = true;
+  }
+  stop_changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Watchdog::watch() {
+  // Looks ten times within the limit: a stall is noticed at most a tenth later than promised.
+  const std::chrono::duration<double> interval{std::min(1.0, limit_.value / 10)};
+  std::int64_t seen = progress_();
+  Seconds since = now();
+  std::unique_lock lock{mutex_};
+  while (!stop_changed_.wait_for(lock, interval, [this] { return stop_; })) {
+    const std::int64_t current = progress_();
+    if (current != seen) {
+      seen = current;
+      since = now();
+    } else if (now() - since > limit_) {
+      expired_(now() - since);
+      return;
+    }
+  }
+}
+
+}  // namespace penstock
