@@ -166,6 +166,7 @@ void MpiTransport::pause(Backoff& backoff) {
 
 void MpiTransport::close() {
   accept_new_messages();
+  advance_channels();
   const auto closed = std::make_exception_ptr(
       Error{ExitCode::internal, "the transport was closed before what this message waited for was complete"});
   for (auto& [key, channel] : channels_) channel.fail(closed);

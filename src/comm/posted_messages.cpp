@@ -126,7 +126,7 @@ void PostedMessages::cancel_receives() {
 
 void PostedMessages::abandon() {
   if (requests_.empty()) return;
-  log::warning("the transport is closed while {} pieces of messages are not received by their peers", requests_.size());
+  log::warning("the transport is closed before its peers have taken {} of the pieces that it sends", requests_.size());
   for (auto& request : requests_) MPI_Request_free(&request);
   requests_.clear();
   pieces_.clear();

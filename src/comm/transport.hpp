@@ -36,7 +36,7 @@ class Transport {
 /// all later ones of its channel, whose order cannot be kept; the peer knows nothing of it, so a rank that sees a
 /// failure ends the job (MpiEnvironment::abort).
 ///
-/// Wait for the events before destroying the transport: the destructor fails what is not given to MPI yet, takes back
+/// Wait for the events before destroying the transport: the destructor fails what still waits for inputs, takes back
 /// receives that no message has met, allows sends a second to be taken by their peers, and gives up the rest with a
 /// warning.
 std::unique_ptr<Transport> make_mpi_transport(const Communicator& group, DelayOptions delays,

@@ -286,6 +286,18 @@ TEST_F(TransportTest, FailsWhatIsNotCompleteWhenDestroyed) {
   never.succeed(now());  // wakes a transport that is gone
 }
 
+TEST_F(TransportTest, GivesUpWhatNoPeerTakesWhenDestroyed) {
+  auto transport = make_mpi_transport(world_, {});
+  const Block large(1'000'000);  // too large to be sent before it is received
+  const Event untaken = transport->send(next_, Kind::activations, {}, large.data(), size_of(large));
+  const Seconds begin = now();
+
+  transport.reset();
+
+  EXPECT_THROW(untaken.wait(), Error);
+  EXPECT_LT((now() - begin).value, 5.0);
+}
+
 TEST_F(TransportTest, RefusesRanksAndSizesThatCannotBe) {
   const auto transport = make_mpi_transport(world_, {});
 
