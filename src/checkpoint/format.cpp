@@ -26,9 +26,9 @@ constexpr hsize_t alignment = 4096;
 
 std::uint64_t checksum_of(const CheckpointHeader& header) {
   const std::string text =
-      fmt::format("{} {} {} {} {} {} {} {} {} {}", header.step, header.adam_steps, header.tokens, header.data_position, header.seed,
-                  header.model_hash, std::bit_cast<std::uint64_t>(header.wall_seconds), header.program_version.size(),
-                  header.program_version, header.deck);
+      fmt::format("{} {} {} {} {} {} {} {} {} {}", header.step, header.adam_steps, header.tokens, header.data_position,
+                  header.seed, header.model_hash, std::bit_cast<std::uint64_t>(header.wall_seconds),
+                  header.program_version.size(), header.program_version, header.deck);
   return XXH64(text.data(), text.size(), 0);
 }
 
