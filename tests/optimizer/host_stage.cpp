@@ -14,7 +14,6 @@
 namespace penstock {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(HostBytes, AreTwelveForMastersAndMomentsTwoForTheCopyFourForGradients) {
