@@ -4,14 +4,17 @@
 // `host/` the fast host one (oneDNN, oneTBB; elementwise bodies from `unified/`), `cuda/` is to come.
 //
 // Conventions, for all operations:
-// * Activations and their gradients have the storage type S (bf16 or f32; f64 with the reference kernels). Statistics (1/rms,
-//   mean, log-sum-exp), logits and weight gradients have the accumulation type A: f32 for S = bf16 or f32, f64 for S = f64.
-//   Parameters have type S. Arithmetic inside an operation is in A; a result is rounded once, when it is stored.
-// * Outputs are overwritten, except weight gradients, which are added to (slices and micro-batches share one gradient), and
+// * Activations and their gradients have the storage type S (bf16 or f32; f64 with the reference kernels). Statistics
+// (1/rms,
+//   mean, log-sum-exp), logits and weight gradients have the accumulation type A: f32 for S = bf16 or f32, f64 for S =
+//   f64. Parameters have type S. Arithmetic inside an operation is in A; a result is rounded once, when it is stored.
+// * Outputs are overwritten, except weight gradients, which are added to (slices and micro-batches share one gradient),
+// and
 //   where a comment says "adds".
 // * T is the number of token rows: sequences x tokens, sequences slowest.
 // * Results do not depend on the number of threads: sums are formed in a fixed order over fixed blocks.
-// * An implementation may be asynchronous (CUDA): results are there when the stream reaches the point of the call. The host
+// * An implementation may be asynchronous (CUDA): results are there when the stream reaches the point of the call. The
+// host
 //   implementations return when done. Shapes that disagree throw Error internal.
 #pragma once
 
@@ -27,8 +30,8 @@
 
 namespace penstock {
 
-/// The sequences, heads and widths of one attention call. Row (b * tokens + t) of q is token t of sequence b; its heads lie
-/// side by side. Head h of q uses head h / (heads / kv_heads) of k and v. Scores are scaled by 1/sqrt(head_size).
+/// The sequences, heads and widths of one attention call. Row (b * tokens + t) of q is token t of sequence b; its heads
+/// lie side by side. Head h of q uses head h / (heads / kv_heads) of k and v. Scores are scaled by 1/sqrt(head_size).
 struct AttentionShape {
   std::int64_t sequences = 1;
   std::int64_t query_tokens = 0;
@@ -55,25 +58,26 @@ class Kernels {
   virtual std::string description() const = 0;
 
   /// Scratch memory that calls within `limits` need: a fixed function of `limits` and of the number of threads that the
-  /// kernels were made with, whatever the instruction set, so that a plan made elsewhere holds; and the memory itself, which
-  /// must outlive the calls. Results never depend on it.
+  /// kernels were made with, whatever the instruction set, so that a plan made elsewhere holds; and the memory itself,
+  /// which must outlive the calls. Results never depend on it.
   virtual Bytes scratch_bytes(const KernelLimits& limits) const = 0;
   virtual void bind_scratch(std::span<std::byte> scratch) = 0;
 
   // --- tables -------------------------------------------------------------------------------------------------------
-  /// out[T, C] = token_table[tokens[t]] (+ position_table[positions...]): tokens i32 [1, T]. With a position table (may be
-  /// empty), row t of sequence b adds position_table[first_position + t], tokens_per_sequence rows a sequence.
+  /// out[T, C] = token_table[tokens[t]] (+ position_table[positions...]): tokens i32 [1, T]. With a position table (may
+  /// be empty), row t of sequence b adds position_table[first_position + t], tokens_per_sequence rows a sequence.
   virtual void embedding(Matrix out, ConstMatrix tokens, ConstMatrix token_table, ConstMatrix position_table,
                          std::int64_t tokens_per_sequence, std::int64_t first_position) = 0;
   /// token_gradient[V, C] += rows of gradient[T, C] by token, in order of t; position_gradient (may be empty) likewise.
-  virtual void embedding_gradient(Matrix token_gradient, Matrix position_gradient, ConstMatrix gradient, ConstMatrix tokens,
-                                  std::int64_t tokens_per_sequence, std::int64_t first_position) = 0;
+  virtual void embedding_gradient(Matrix token_gradient, Matrix position_gradient, ConstMatrix gradient,
+                                  ConstMatrix tokens, std::int64_t tokens_per_sequence,
+                                  std::int64_t first_position) = 0;
 
   // --- normalization over columns -----------------------------------------------------------------------------------
   /// out[T, C] = in / rms(in) * weight[1, C]; inverse_rms[1, T] is kept.
   virtual void rms_norm(Matrix out, Matrix inverse_rms, ConstMatrix in, ConstMatrix weight, double epsilon) = 0;
-  /// in_gradient = d in of out_gradient (in_gradient may be out_gradient's memory); if `residual` is given, in_gradient =
-  /// round(residual + round(d in)): the residual add of the backward pass. weight_gradient[1, C] (A) is added to.
+  /// in_gradient = d in of out_gradient (in_gradient may be out_gradient's memory); if `residual` is given, in_gradient
+  /// = round(residual + round(d in)): the residual add of the backward pass. weight_gradient[1, C] (A) is added to.
   virtual void rms_norm_gradient(Matrix in_gradient, Matrix weight_gradient, ConstMatrix out_gradient, ConstMatrix in,
                                  ConstMatrix inverse_rms, ConstMatrix weight, ConstMatrix residual) = 0;
   /// out = (in - mean) / deviation * weight + bias; mean[1, T] and inverse_deviation[1, T] are kept.
@@ -86,8 +90,8 @@ class Kernels {
   // --- matrix products ----------------------------------------------------------------------------------------------
   /// out[T, N] = in[T, K] · weight[N, K]^T (+ bias[1, N], may be empty). out has type S, or A for logits.
   virtual void linear(Matrix out, ConstMatrix in, ConstMatrix weight, ConstMatrix bias) = 0;
-  /// in_gradient[T, K] = out_gradient[T, N] · weight[N, K]; `accumulate` adds to in_gradient instead, rounding the sum once
-  /// (branches that share an input: q, k, v; gate, up). out_gradient has type S.
+  /// in_gradient[T, K] = out_gradient[T, N] · weight[N, K]; `accumulate` adds to in_gradient instead, rounding the sum
+  /// once (branches that share an input: q, k, v; gate, up). out_gradient has type S.
   enum class Write : std::uint8_t { overwrite, accumulate };
   virtual void linear_input_gradient(Matrix in_gradient, ConstMatrix out_gradient, ConstMatrix weight, Write write) = 0;
   /// weight_gradient[N, K] (A) += out_gradient[T, N]^T · in[T, K].
@@ -105,8 +109,9 @@ class Kernels {
   virtual void attention(const AttentionShape& shape, Matrix out, Matrix log_sum_exp, ConstMatrix q, ConstMatrix k,
                          ConstMatrix v) = 0;
   /// dq, dk, dv of out_gradient, all of type S, overwritten.
-  virtual void attention_gradient(const AttentionShape& shape, Matrix dq, Matrix dk, Matrix dv, ConstMatrix out_gradient,
-                                  ConstMatrix out, ConstMatrix log_sum_exp, ConstMatrix q, ConstMatrix k, ConstMatrix v) = 0;
+  virtual void attention_gradient(const AttentionShape& shape, Matrix dq, Matrix dk, Matrix dv,
+                                  ConstMatrix out_gradient, ConstMatrix out, ConstMatrix log_sum_exp, ConstMatrix q,
+                                  ConstMatrix k, ConstMatrix v) = 0;
 
   // --- elementwise --------------------------------------------------------------------------------------------------
   /// out = round(a + b): the residual stream is rounded after every add. out may be a or b.
@@ -122,8 +127,8 @@ class Kernels {
   virtual void zero(Matrix out) = 0;
 
   // --- loss ---------------------------------------------------------------------------------------------------------
-  /// losses[1, T] (A) = log_sum_exp[1, T] - logits[t, target[t]]; logits[T, V] (A); targets i32 [1, T], below 0: not counted,
-  /// loss 0.
+  /// losses[1, T] (A) = log_sum_exp[1, T] - logits[t, target[t]]; logits[T, V] (A); targets i32 [1, T], below 0: not
+  /// counted, loss 0.
   virtual void cross_entropy(Matrix losses, Matrix log_sum_exp, ConstMatrix logits, ConstMatrix targets) = 0;
   /// logits_gradient[T, V] (S) = scale * (softmax(logits) - onehot(target)), rows without a target 0.
   virtual void cross_entropy_gradient(Matrix logits_gradient, ConstMatrix logits, ConstMatrix log_sum_exp,

@@ -11,10 +11,14 @@ enum class DType : std::uint8_t { bf16, f32, f64, i32 };
 
 constexpr std::int64_t size_of(DType type) {
   switch (type) {
-    case DType::bf16: return 2;
-    case DType::f32: return 4;
-    case DType::f64: return 8;
-    case DType::i32: return 4;
+    case DType::bf16:
+      return 2;
+    case DType::f32:
+      return 4;
+    case DType::f64:
+      return 8;
+    case DType::i32:
+      return 4;
   }
   return 0;
 }
@@ -34,7 +38,9 @@ struct Matrix {
   std::int64_t bytes() const { return size() * size_of(type); }
   explicit operator bool() const { return data != nullptr; }
   template <class T>
-  T* as() const { return reinterpret_cast<T*>(data); }
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
 };
 
 /// The same, read only.
@@ -48,11 +54,14 @@ struct ConstMatrix {
   ConstMatrix() = default;
   ConstMatrix(const std::byte* d, DType t, std::int64_t r, std::int64_t c)
       : data{d}, type{t}, rows{r}, columns{c}, stride{c} {}
-  ConstMatrix(const Matrix& m) : data{m.data}, type{m.type}, rows{m.rows}, columns{m.columns}, stride{m.stride} {}  // NOLINT
+  ConstMatrix(const Matrix& m)
+      : data{m.data}, type{m.type}, rows{m.rows}, columns{m.columns}, stride{m.stride} {}  // NOLINT
   std::int64_t size() const { return rows * columns; }
   explicit operator bool() const { return data != nullptr; }
   template <class T>
-  const T* as() const { return reinterpret_cast<const T*>(data); }
+  const T* as() const {
+    return reinterpret_cast<const T*>(data);
+  }
 };
 
 }  // namespace penstock

@@ -115,8 +115,8 @@ struct Workers::Implementation {
 
 namespace {
 
-/// oneTBB makes no more threads than the process may use cores, and says so on standard error; a rank that asks for more
-/// (a test on a small machine) gets them.
+/// oneTBB makes no more threads than the process may use cores, and says so on standard error; a rank that asks for
+/// more (a test on a small machine) gets them.
 void allow_threads(std::int32_t threads) {
   using tbb::global_control;
   static std::mutex mutex;
@@ -137,7 +137,9 @@ struct Workers::Implementation {
     ~Observer() override { observe(false); }
     Observer(const Observer&) = delete;
     Observer& operator=(const Observer&) = delete;
-    void on_scheduler_entry(bool /*is_worker*/) override { become_thread(tbb::this_task_arena::current_thread_index()); }
+    void on_scheduler_entry(bool /*is_worker*/) override {
+      become_thread(tbb::this_task_arena::current_thread_index());
+    }
   };
 
   explicit Implementation(std::int32_t threads) : arena{(allow_threads(threads), threads)}, observer{arena} {}
@@ -166,7 +168,9 @@ Workers::Workers(std::int32_t threads) : threads_{threads} {
 
 Workers::~Workers() = default;
 
-std::int32_t Workers::threads() const { return threads_; }
+std::int32_t Workers::threads() const {
+  return threads_;
+}
 
 void Workers::for_each(std::int64_t count, const std::function<void(std::int64_t)>& body) {
   if (implementation_ && count > 1) {
@@ -177,6 +181,8 @@ void Workers::for_each(std::int64_t count, const std::function<void(std::int64_t
   for (std::int64_t index = 0; index < count; ++index) body(index);
 }
 
-std::int32_t Workers::thread_index() { return current_index; }
+std::int32_t Workers::thread_index() {
+  return current_index;
+}
 
 }  // namespace penstock

@@ -92,39 +92,39 @@ Operation elementwise(const std::string& name, const std::vector<std::string>& o
 }
 
 std::vector<Operation> elementwise_operations() {
-  return {elementwise("add", {"out"}, {"a", "b"},
-                      [](Kernels& k, Tensors& t) { k.add(t["out"].matrix(), t["a"].matrix(), t["b"].matrix()); }),
-          elementwise("gelu", {"out"}, {"in"},
-                      [](Kernels& k, Tensors& t) { k.gelu(t["out"].matrix(), t["in"].matrix()); }),
-          elementwise("gelu_gradient", {"din"}, {"dout", "in"},
-                      [](Kernels& k, Tensors& t) {
-                        k.gelu_gradient(t["din"].matrix(), t["dout"].matrix(), t["in"].matrix());
-                      }),
-          elementwise("swiglu", {"out"}, {"gate", "up"},
-                      [](Kernels& k, Tensors& t) {
-                        k.swiglu(t["out"].matrix(), t["gate"].matrix(), t["up"].matrix());
-                      }),
-          elementwise("swiglu_gradient", {"dgate", "dup"}, {"dout", "gate", "up"},
-                      [](Kernels& k, Tensors& t) {
-                        k.swiglu_gradient(t["dgate"].matrix(), t["dup"].matrix(), t["dout"].matrix(),
-                                          t["gate"].matrix(), t["up"].matrix());
-                      }),
-          elementwise("zero", {"out"}, {}, [](Kernels& k, Tensors& t) { k.zero(t["out"].matrix()); }),
-          elementwise("rotate", {"x"}, {},
-                      [](Kernels& k, Tensors& t) {
-                        k.rotate(t["x"].matrix(), 5, std::max<std::int64_t>(1, t["x"].rows()), 3, 1e4,
-                                 Kernels::Rotation::forward);
-                      }),
-          elementwise("rotate_back", {"x"}, {}, [](Kernels& k, Tensors& t) {
-            k.rotate(t["x"].matrix(), 1, 1, 2, 5e5, Kernels::Rotation::inverse);
-          })};
+  return {
+      elementwise("add", {"out"}, {"a", "b"},
+                  [](Kernels& k, Tensors& t) { k.add(t["out"].matrix(), t["a"].matrix(), t["b"].matrix()); }),
+      elementwise("gelu", {"out"}, {"in"}, [](Kernels& k, Tensors& t) { k.gelu(t["out"].matrix(), t["in"].matrix()); }),
+      elementwise(
+          "gelu_gradient", {"din"}, {"dout", "in"},
+          [](Kernels& k, Tensors& t) { k.gelu_gradient(t["din"].matrix(), t["dout"].matrix(), t["in"].matrix()); }),
+      elementwise("swiglu", {"out"}, {"gate", "up"},
+                  [](Kernels& k, Tensors& t) { k.swiglu(t["out"].matrix(), t["gate"].matrix(), t["up"].matrix()); }),
+      elementwise("swiglu_gradient", {"dgate", "dup"}, {"dout", "gate", "up"},
+                  [](Kernels& k, Tensors& t) {
+                    k.swiglu_gradient(t["dgate"].matrix(), t["dup"].matrix(), t["dout"].matrix(), t["gate"].matrix(),
+                                      t["up"].matrix());
+                  }),
+      elementwise("zero", {"out"}, {}, [](Kernels& k, Tensors& t) { k.zero(t["out"].matrix()); }),
+      elementwise("rotate", {"x"}, {},
+                  [](Kernels& k, Tensors& t) {
+                    k.rotate(t["x"].matrix(), 5, std::max<std::int64_t>(1, t["x"].rows()), 3, 1e4,
+                             Kernels::Rotation::forward);
+                  }),
+      elementwise("rotate_back", {"x"}, {},
+                  [](Kernels& k, Tensors& t) { k.rotate(t["x"].matrix(), 1, 1, 2, 5e5, Kernels::Rotation::inverse); })};
 }
 
 Operation rms_norm() {
   return {"rms_norm",
           [](DType storage, std::int64_t tokens) {
-            return Maker{storage, {}}.s("out", tokens, width).a("inverse", 1, tokens).s("in", tokens, width)
-                .s("weight", 1, width).tensors;
+            return Maker{storage, {}}
+                .s("out", tokens, width)
+                .a("inverse", 1, tokens)
+                .s("in", tokens, width)
+                .s("weight", 1, width)
+                .tensors;
           },
           [](Kernels& k, Tensors& t) {
             k.rms_norm(t["out"].matrix(), t["inverse"].matrix(), t["in"].matrix(), t["weight"].matrix(), 1e-5);
@@ -135,8 +135,15 @@ Operation rms_norm() {
 Operation rms_norm_gradient(bool with_residual) {
   return {with_residual ? "rms_norm_gradient_with_residual" : "rms_norm_gradient",
           [](DType storage, std::int64_t tokens) {
-            return Maker{storage, {}}.s("din", tokens, width).a("dweight", 1, width).s("dout", tokens, width)
-                .s("in", tokens, width).a("inverse", 1, tokens).s("weight", 1, width).s("residual", tokens, width).tensors;
+            return Maker{storage, {}}
+                .s("din", tokens, width)
+                .a("dweight", 1, width)
+                .s("dout", tokens, width)
+                .s("in", tokens, width)
+                .a("inverse", 1, tokens)
+                .s("weight", 1, width)
+                .s("residual", tokens, width)
+                .tensors;
           },
           [=](Kernels& k, Tensors& t) {
             k.rms_norm_gradient(t["din"].matrix(), t["dweight"].matrix(), t["dout"].matrix(), t["in"].matrix(),
@@ -149,8 +156,14 @@ Operation rms_norm_gradient(bool with_residual) {
 Operation layer_norm() {
   return {"layer_norm",
           [](DType storage, std::int64_t tokens) {
-            return Maker{storage, {}}.s("out", tokens, width).a("mean", 1, tokens).a("inverse", 1, tokens)
-                .s("in", tokens, width).s("weight", 1, width).s("bias", 1, width).tensors;
+            return Maker{storage, {}}
+                .s("out", tokens, width)
+                .a("mean", 1, tokens)
+                .a("inverse", 1, tokens)
+                .s("in", tokens, width)
+                .s("weight", 1, width)
+                .s("bias", 1, width)
+                .tensors;
           },
           [](Kernels& k, Tensors& t) {
             k.layer_norm(t["out"].matrix(), t["mean"].matrix(), t["inverse"].matrix(), t["in"].matrix(),
@@ -162,9 +175,17 @@ Operation layer_norm() {
 Operation layer_norm_gradient(bool with_residual) {
   return {with_residual ? "layer_norm_gradient_with_residual" : "layer_norm_gradient",
           [](DType storage, std::int64_t tokens) {
-            return Maker{storage, {}}.s("din", tokens, width).a("dweight", 1, width).a("dbias", 1, width)
-                .s("dout", tokens, width).s("in", tokens, width).a("mean", 1, tokens).a("inverse", 1, tokens)
-                .s("weight", 1, width).s("residual", tokens, width).tensors;
+            return Maker{storage, {}}
+                .s("din", tokens, width)
+                .a("dweight", 1, width)
+                .a("dbias", 1, width)
+                .s("dout", tokens, width)
+                .s("in", tokens, width)
+                .a("mean", 1, tokens)
+                .a("inverse", 1, tokens)
+                .s("weight", 1, width)
+                .s("residual", tokens, width)
+                .tensors;
           },
           [=](Kernels& k, Tensors& t) {
             k.layer_norm_gradient(t["din"].matrix(), t["dweight"].matrix(), t["dbias"].matrix(), t["dout"].matrix(),
@@ -176,25 +197,36 @@ Operation layer_norm_gradient(bool with_residual) {
 
 std::vector<Operation> table_operations() {
   const auto make = [](DType storage, std::int64_t tokens) {
-    return Maker{storage, {}}.s("out", tokens, width).i("tokens", tokens, 0, 19).s("words", 19, width)
-        .s("positions", tokens + 6, width).tensors;
+    return Maker{storage, {}}
+        .s("out", tokens, width)
+        .i("tokens", tokens, 0, 19)
+        .s("words", 19, width)
+        .s("positions", tokens + 6, width)
+        .tensors;
   };
   const auto make_gradient = [](DType storage, std::int64_t tokens) {
-    return Maker{storage, {}}.a("dwords", 19, width).a("dpositions", tokens + 6, width).s("dout", tokens, width)
-        .i("tokens", tokens, 0, 19).tensors;
+    return Maker{storage, {}}
+        .a("dwords", 19, width)
+        .a("dpositions", tokens + 6, width)
+        .s("dout", tokens, width)
+        .i("tokens", tokens, 0, 19)
+        .tensors;
   };
-  return {{"embedding", make,
+  return {{"embedding",
+           make,
            [](Kernels& k, Tensors& t) {
              k.embedding(t["out"].matrix(), t["tokens"].matrix(), t["words"].matrix(), {}, 1, 0);
            },
            {"out"}},
-          {"embedding_with_positions", make,
+          {"embedding_with_positions",
+           make,
            [](Kernels& k, Tensors& t) {
              k.embedding(t["out"].matrix(), t["tokens"].matrix(), t["words"].matrix(), t["positions"].matrix(),
                          std::max<std::int64_t>(1, t["out"].rows()), 5);
            },
            {"out"}},
-          {"embedding_gradient", make_gradient,
+          {"embedding_gradient",
+           make_gradient,
            [](Kernels& k, Tensors& t) {
              k.embedding_gradient(t["dwords"].matrix(), t["dpositions"].matrix(), t["dout"].matrix(),
                                   t["tokens"].matrix(), 1, 4);
@@ -205,41 +237,56 @@ std::vector<Operation> table_operations() {
 /// in[tokens, in_width] · weight[out_width, in_width]^T and its gradients.
 std::vector<Operation> linear_operations(const std::string& suffix, std::int64_t in_width, std::int64_t out_width) {
   const auto make = [=](DType storage, std::int64_t tokens) {
-    return Maker{storage, {}}.s("out", tokens, out_width).a("logits", tokens, out_width).s("in", tokens, in_width)
-        .s("weight", out_width, in_width).s("bias", 1, out_width).s("dout", tokens, out_width)
-        .s("din", tokens, in_width).a("dweight", out_width, in_width).a("dbias", 1, out_width).tensors;
+    return Maker{storage, {}}
+        .s("out", tokens, out_width)
+        .a("logits", tokens, out_width)
+        .s("in", tokens, in_width)
+        .s("weight", out_width, in_width)
+        .s("bias", 1, out_width)
+        .s("dout", tokens, out_width)
+        .s("din", tokens, in_width)
+        .a("dweight", out_width, in_width)
+        .a("dbias", 1, out_width)
+        .tensors;
   };
-  return {{"linear" + suffix, make,
+  return {{"linear" + suffix,
+           make,
            [](Kernels& k, Tensors& t) {
              k.linear(t["out"].matrix(), t["in"].matrix(), t["weight"].matrix(), t["bias"].matrix());
            },
            {"out"}},
-          {"linear_logits" + suffix, make,
+          {"linear_logits" + suffix,
+           make,
            [](Kernels& k, Tensors& t) { k.linear(t["logits"].matrix(), t["in"].matrix(), t["weight"].matrix(), {}); },
            {"logits"}},
-          {"linear_biased_logits" + suffix, make,
+          {"linear_biased_logits" + suffix,
+           make,
            [](Kernels& k, Tensors& t) {
              k.linear(t["logits"].matrix(), t["in"].matrix(), t["weight"].matrix(), t["bias"].matrix());
            },
            {"logits"}},
-          {"linear_input_gradient" + suffix, make,
+          {"linear_input_gradient" + suffix,
+           make,
            [](Kernels& k, Tensors& t) {
              k.linear_input_gradient(t["din"].matrix(), t["dout"].matrix(), t["weight"].matrix(),
                                      Kernels::Write::overwrite);
            },
            {"din"}},
-          {"linear_input_gradient_added" + suffix, make,
+          {"linear_input_gradient_added" + suffix,
+           make,
            [](Kernels& k, Tensors& t) {
              k.linear_input_gradient(t["din"].matrix(), t["dout"].matrix(), t["weight"].matrix(),
                                      Kernels::Write::accumulate);
            },
            {"din"}},
-          {"linear_weight_gradient" + suffix, make,
+          {"linear_weight_gradient" + suffix,
+           make,
            [](Kernels& k, Tensors& t) {
              k.linear_weight_gradient(t["dweight"].matrix(), t["dout"].matrix(), t["in"].matrix());
            },
            {"dweight"}},
-          {"bias_gradient" + suffix, make,
+          {"bias_gradient" + suffix,
+           make,
            [](Kernels& k, Tensors& t) { k.bias_gradient(t["dbias"].matrix(), t["dout"].matrix()); },
            {"dbias"}}};
 }
@@ -260,8 +307,14 @@ std::vector<Operation> attention_operations(const std::string& suffix, Attention
     const std::int64_t q_width = shape.heads * shape.head_size;
     const std::int64_t kv_width = shape.kv_heads * shape.head_size;
     Maker maker{storage, {}};
-    maker.s("out", queries, q_width).a("lse", shape.heads, queries).s("q", queries, q_width).s("k", keys, kv_width)
-        .s("v", keys, kv_width).s("dout", queries, q_width).s("dq", queries, q_width).s("dk", keys, kv_width)
+    maker.s("out", queries, q_width)
+        .a("lse", shape.heads, queries)
+        .s("q", queries, q_width)
+        .s("k", keys, kv_width)
+        .s("v", keys, kv_width)
+        .s("dout", queries, q_width)
+        .s("dq", queries, q_width)
+        .s("dk", keys, kv_width)
         .s("dv", keys, kv_width);
     // The gradient takes what the forward left.
     Tensors exact = in_double(maker.tensors);
@@ -271,13 +324,15 @@ std::vector<Operation> attention_operations(const std::string& suffix, Attention
     return maker.tensors;
   };
   const auto shape_of = [=](Tensors& t) { return shape_for(t["q"].rows() / base.sequences); };
-  return {{"attention" + suffix, make,
+  return {{"attention" + suffix,
+           make,
            [=](Kernels& k, Tensors& t) {
              k.attention(shape_of(t), t["out"].matrix(), t["lse"].matrix(), t["q"].matrix(), t["k"].matrix(),
                          t["v"].matrix());
            },
            {"out", "lse"}},
-          {"attention_gradient" + suffix, make,
+          {"attention_gradient" + suffix,
+           make,
            [=](Kernels& k, Tensors& t) {
              k.attention_gradient(shape_of(t), t["dq"].matrix(), t["dk"].matrix(), t["dv"].matrix(), t["dout"].matrix(),
                                   t["out"].matrix(), t["lse"].matrix(), t["q"].matrix(), t["k"].matrix(),
@@ -289,7 +344,10 @@ std::vector<Operation> attention_operations(const std::string& suffix, Attention
 std::vector<Operation> loss_operations() {
   const auto make = [](DType storage, std::int64_t tokens) {
     Maker maker{storage, {}};
-    maker.a("losses", 1, tokens).a("lse", 1, tokens).a("logits", tokens, vocabulary).s("dlogits", tokens, vocabulary)
+    maker.a("losses", 1, tokens)
+        .a("lse", 1, tokens)
+        .a("logits", tokens, vocabulary)
+        .s("dlogits", tokens, vocabulary)
         .i("targets", tokens, -3, vocabulary);
     Tensors exact = in_double(maker.tensors);
     make_reference_kernels()->cross_entropy(exact["losses"].matrix(), exact["lse"].matrix(), exact["logits"].matrix(),
@@ -297,12 +355,14 @@ std::vector<Operation> loss_operations() {
     maker.tensors["lse"].set(exact["lse"].values());
     return maker.tensors;
   };
-  return {{"cross_entropy", make,
+  return {{"cross_entropy",
+           make,
            [](Kernels& k, Tensors& t) {
              k.cross_entropy(t["losses"].matrix(), t["lse"].matrix(), t["logits"].matrix(), t["targets"].matrix());
            },
            {"losses", "lse"}},
-          {"cross_entropy_gradient", make,
+          {"cross_entropy_gradient",
+           make,
            [](Kernels& k, Tensors& t) {
              k.cross_entropy_gradient(t["dlogits"].matrix(), t["logits"].matrix(), t["lse"].matrix(),
                                       t["targets"].matrix(), 0.37);
@@ -337,8 +397,12 @@ GuardedTensor::GuardedTensor(DType type, std::int64_t rows, std::int64_t columns
       columns_{columns},
       memory_(static_cast<std::size_t>(rows * columns * size_of(type)) + 2 * guard_bytes, guard) {}
 
-Matrix GuardedTensor::matrix() { return {memory_.data() + guard_bytes, type_, rows_, columns_}; }
-ConstMatrix GuardedTensor::matrix() const { return {memory_.data() + guard_bytes, type_, rows_, columns_}; }
+Matrix GuardedTensor::matrix() {
+  return {memory_.data() + guard_bytes, type_, rows_, columns_};
+}
+ConstMatrix GuardedTensor::matrix() const {
+  return {memory_.data() + guard_bytes, type_, rows_, columns_};
+}
 
 void GuardedTensor::set(const std::vector<double>& values) {
   for (std::int64_t row = 0; row < rows_; ++row) {
@@ -363,7 +427,9 @@ std::vector<double> GuardedTensor::values() const {
   return values;
 }
 
-std::vector<std::byte> GuardedTensor::bytes() const { return memory_; }
+std::vector<std::byte> GuardedTensor::bytes() const {
+  return memory_;
+}
 
 bool GuardedTensor::guards_are_intact() const {
   const auto is_guard = [](std::byte byte) { return byte == guard; };
@@ -380,7 +446,8 @@ const std::vector<Operation>& operations() {
 Tensors in_double(const Tensors& tensors) {
   Tensors result;
   for (const auto& [name, tensor] : tensors) {
-    result[name] = GuardedTensor{tensor.type() == DType::i32 ? DType::i32 : DType::f64, tensor.rows(), tensor.columns()};
+    result[name] =
+        GuardedTensor{tensor.type() == DType::i32 ? DType::i32 : DType::f64, tensor.rows(), tensor.columns()};
     result[name].set(tensor.values());
   }
   return result;

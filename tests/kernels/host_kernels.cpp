@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <array>
 #include <cmath>
 #include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "base/error.hpp"
 #include "kernels/host_cases.hpp"
@@ -35,7 +35,9 @@ std::vector<Case> cases(const std::vector<std::int64_t>& tokens) {
 }
 
 /// What issue 2 asks for, by norm.
-double tolerance(DType storage) { return storage == DType::bf16 ? 1e-2 : 1e-5; }
+double tolerance(DType storage) {
+  return storage == DType::bf16 ? 1e-2 : 1e-5;
+}
 
 class EveryOperation : public testing::TestWithParam<Case> {
  protected:
@@ -52,7 +54,8 @@ TEST_P(EveryOperation, AgreesWithTheReferenceAndStaysWithinItsTensors) {
   operation().run(*kernels, tensors);
 
   for (const auto& output : operation().outputs) {
-    EXPECT_LE(relative_error(tensors[output].values(), exact[output].values()), tolerance(GetParam().storage)) << output;
+    EXPECT_LE(relative_error(tensors[output].values(), exact[output].values()), tolerance(GetParam().storage))
+        << output;
   }
   for (const auto& [name, tensor] : tensors) EXPECT_TRUE(tensor.guards_are_intact()) << name;
   EXPECT_TRUE(kernels.guards_are_intact()) << "scratch";

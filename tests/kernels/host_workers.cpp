@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <stdexcept>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "base/error.hpp"
 #include "kernels/workers.hpp"
@@ -66,7 +66,9 @@ TEST_P(OnThreads, AnExceptionReachesTheCallerAndTheNextLoopRuns) {
 
 INSTANTIATE_TEST_SUITE_P(OneToThree, OnThreads, testing::Values(1, 2, 3));
 
-TEST(Workers, RefuseToBeNone) { EXPECT_THROW(Workers{0}, Error); }
+TEST(Workers, RefuseToBeNone) {
+  EXPECT_THROW(Workers{0}, Error);
+}
 
 }  // namespace
 }  // namespace penstock

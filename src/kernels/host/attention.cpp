@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention block by block, so that memory is linear in the tokens. S is the storage type; the products take operands of type
-// P, which is S, or float where oneDNN has no bf16 instructions and blocks are widened as they are needed.
+// Attention block by block, so that memory is linear in the tokens. S is the storage type; the products take operands
+// of type P, which is S, or float where oneDNN has no bf16 instructions and blocks are widened as they are needed.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,8 +12,8 @@
 namespace penstock::host {
 namespace {
 
-// The order of the sums follows from these. Key blocks are whole numbers of query blocks, so that with the causal mask every
-// query of a block sees at least one key of each key block that the block of queries reaches.
+// The order of the sums follows from these. Key blocks are whole numbers of query blocks, so that with the causal mask
+// every query of a block sees at least one key of each key block that the block of queries reaches.
 constexpr std::int64_t query_block = 128;
 constexpr std::int64_t forward_key_block = 512;
 constexpr std::int64_t backward_key_block = 256;
@@ -98,7 +98,8 @@ struct ForwardCall {
 
 /// One block of queries of one head of one sequence.
 template <class S, class P>
-void forward_block(const ForwardCall& call, std::int64_t sequence, std::int64_t head, std::int64_t first, Context context) {
+void forward_block(const ForwardCall& call, std::int64_t sequence, std::int64_t head, std::int64_t first,
+                   Context context) {
   const AttentionShape& shape = call.shape;
   const std::int64_t size = shape.head_size;
   const std::int64_t rows = std::min(query_block, shape.query_tokens - first);
@@ -131,7 +132,8 @@ void forward_block(const ForwardCall& call, std::int64_t sequence, std::int64_t 
   }
   functions_of<S>(*context.table)
       .softmax_finish({rows, size}, {call.out.as<S>() + row * call.out.stride + head * size, call.out.stride},
-                      {result, size}, maximum, sum, call.log_sum_exp.as<float>() + head * call.log_sum_exp.stride + row);
+                      {result, size}, maximum, sum,
+                      call.log_sum_exp.as<float>() + head * call.log_sum_exp.stride + row);
 }
 
 struct BackwardCall {
@@ -152,8 +154,8 @@ template <class P>
 struct BackwardMemory {
   float* dk;  ///< [key_tokens, head_size]
   float* dv;
-  float* dq;     ///< [query_tokens, head_size], of the query head at hand
-  float* shift;  ///< [query_tokens]: out_gradient · out
+  float* dq;      ///< [query_tokens, head_size], of the query head at hand
+  float* shift;   ///< [query_tokens]: out_gradient · out
   float* scores;  ///< [query_block, backward_key_block]
   float* probability_gradients;
   P* probabilities;
@@ -226,8 +228,8 @@ template <class S>
 void store_head(const Context& context, const Matrix& matrix, std::int64_t row, std::int64_t rows, std::int64_t column,
                 std::int64_t columns, const float* values) {
   functions_of<S>(*context.table)
-      .finish({rows, columns}, {matrix.as<S>() + row * matrix.stride + column, matrix.stride}, {values, columns}, nullptr,
-              false);
+      .finish({rows, columns}, {matrix.as<S>() + row * matrix.stride + column, matrix.stride}, {values, columns},
+              nullptr, false);
 }
 
 /// One key head of one sequence, and the query heads that share it, in their order.
@@ -255,8 +257,8 @@ void backward_head(const BackwardCall& call, std::int64_t sequence, std::int64_t
   store_head<S>(context, call.dv, key_row, shape.key_tokens, kv_head * size, size, memory.dv);
 }
 
-void expect_attention(std::string_view operation, const AttentionShape& shape, const ConstMatrix& q, const ConstMatrix& k,
-                      const ConstMatrix& v, const ConstMatrix& log_sum_exp) {
+void expect_attention(std::string_view operation, const AttentionShape& shape, const ConstMatrix& q,
+                      const ConstMatrix& k, const ConstMatrix& v, const ConstMatrix& log_sum_exp) {
   require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "{}: {} heads cannot share {} key heads", operation,
           shape.heads, shape.kv_heads);
   require(!shape.causal || shape.query_tokens == shape.key_tokens,
@@ -288,7 +290,9 @@ void with_operands(std::string_view operation, DType storage, bool bf16_products
 }  // namespace
 
 std::int64_t attention_scratch_bytes(const AttentionShape& shape) {
-  const auto floats = [](std::int64_t count) { return round_up(count * std::int64_t{sizeof(float)}, scratch_alignment); };
+  const auto floats = [](std::int64_t count) {
+    return round_up(count * std::int64_t{sizeof(float)}, scratch_alignment);
+  };
   const std::int64_t size = shape.head_size;
   const std::int64_t forward = 2 * floats(query_block * forward_key_block) + 2 * floats(query_block) +
                                2 * floats(query_block * size) + 2 * floats(forward_key_block * size) +

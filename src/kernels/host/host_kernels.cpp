@@ -13,11 +13,14 @@ constexpr std::int64_t elements_per_task = std::int64_t{64} << 10;
 
 const RowTable& row_table() {
   switch (host_instruction_set()) {
-    case InstructionSet::baseline: return baseline_rows;
-    case InstructionSet::avx2: return avx2_rows;
+    case InstructionSet::baseline:
+      return baseline_rows;
+    case InstructionSet::avx2:
+      return avx2_rows;
     case InstructionSet::avx512:
     case InstructionSet::avx512_bf16:
-    case InstructionSet::amx: break;
+    case InstructionSet::amx:
+      break;
   }
   return avx512_rows;
 }
@@ -53,7 +56,9 @@ Bytes HostKernels::scratch_bytes(const KernelLimits& limits) const {
                scratch_alignment};
 }
 
-void HostKernels::bind_scratch(std::span<std::byte> scratch) { scratch_.bind(scratch, workers_->threads()); }
+void HostKernels::bind_scratch(std::span<std::byte> scratch) {
+  scratch_.bind(scratch, workers_->threads());
+}
 
 void HostKernels::for_row_blocks(std::int64_t rows, std::int64_t columns,
                                  const std::function<void(std::int64_t, std::int64_t)>& body) {
@@ -137,6 +142,8 @@ void HostKernels::zero(Matrix out) {
 
 }  // namespace host
 
-std::unique_ptr<Kernels> make_host_kernels(Workers& workers) { return std::make_unique<host::HostKernels>(workers); }
+std::unique_ptr<Kernels> make_host_kernels(Workers& workers) {
+  return std::make_unique<host::HostKernels>(workers);
+}
 
 }  // namespace penstock

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fast host kernels. Every operation is cut into tasks by its shape alone, and every sum is formed inside one task or over
-// the tasks' results in order: the bits do not depend on the threads.
+// The fast host kernels. Every operation is cut into tasks by its shape alone, and every sum is formed inside one task
+// or over the tasks' results in order: the bits do not depend on the threads.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,8 @@
 
 namespace penstock::host {
 
-/// cos and sin of position * theta^(-2 i / size), as one row [cosines, sines] a position; grows as positions are asked for.
+/// cos and sin of position * theta^(-2 i / size), as one row [cosines, sines] a position; grows as positions are asked
+/// for.
 class AngleTable {
  public:
   /// The rows from position `first`; valid until the next call.
@@ -56,8 +57,8 @@ class HostKernels final : public Kernels {
   void rms_norm(Matrix out, Matrix inverse_rms, ConstMatrix in, ConstMatrix weight, double epsilon) override;
   void rms_norm_gradient(Matrix in_gradient, Matrix weight_gradient, ConstMatrix out_gradient, ConstMatrix in,
                          ConstMatrix inverse_rms, ConstMatrix weight, ConstMatrix residual) override;
-  void layer_norm(Matrix out, Matrix mean, Matrix inverse_deviation, ConstMatrix in, ConstMatrix weight, ConstMatrix bias,
-                  double epsilon) override;
+  void layer_norm(Matrix out, Matrix mean, Matrix inverse_deviation, ConstMatrix in, ConstMatrix weight,
+                  ConstMatrix bias, double epsilon) override;
   void layer_norm_gradient(Matrix in_gradient, Matrix weight_gradient, Matrix bias_gradient, ConstMatrix out_gradient,
                            ConstMatrix in, ConstMatrix mean, ConstMatrix inverse_deviation, ConstMatrix weight,
                            ConstMatrix residual) override;
@@ -72,7 +73,8 @@ class HostKernels final : public Kernels {
   void attention(const AttentionShape& shape, Matrix out, Matrix log_sum_exp, ConstMatrix q, ConstMatrix k,
                  ConstMatrix v) override;
   void attention_gradient(const AttentionShape& shape, Matrix dq, Matrix dk, Matrix dv, ConstMatrix out_gradient,
-                          ConstMatrix out, ConstMatrix log_sum_exp, ConstMatrix q, ConstMatrix k, ConstMatrix v) override;
+                          ConstMatrix out, ConstMatrix log_sum_exp, ConstMatrix q, ConstMatrix k,
+                          ConstMatrix v) override;
 
   void add(Matrix out, ConstMatrix a, ConstMatrix b) override;
   void swiglu(Matrix out, ConstMatrix gate, ConstMatrix up) override;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cpuid.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -8,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include <cpuid.h>
 #include <dnnl.hpp>
 
 #include "base/error.hpp"
@@ -31,8 +30,8 @@ bool has_amx() {
 InstructionSet processor_set() {
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return InstructionSet::baseline;
-  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq") ||
-      !__builtin_cpu_supports("avx512vl")) {
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
     return InstructionSet::avx2;
   }
   if (!__builtin_cpu_supports("avx512bf16")) return InstructionSet::avx512;
@@ -61,18 +60,25 @@ InstructionSet environment_cap() {
 
 dnnl::cpu_isa library_set(InstructionSet set) {
   switch (set) {
-    case InstructionSet::baseline: return dnnl::cpu_isa::sse41;
-    case InstructionSet::avx2: return dnnl::cpu_isa::avx2;
-    case InstructionSet::avx512: return dnnl::cpu_isa::avx512_core;
-    case InstructionSet::avx512_bf16: return dnnl::cpu_isa::avx512_core_bf16;
-    case InstructionSet::amx: break;
+    case InstructionSet::baseline:
+      return dnnl::cpu_isa::sse41;
+    case InstructionSet::avx2:
+      return dnnl::cpu_isa::avx2;
+    case InstructionSet::avx512:
+      return dnnl::cpu_isa::avx512_core;
+    case InstructionSet::avx512_bf16:
+      return dnnl::cpu_isa::avx512_core_bf16;
+    case InstructionSet::amx:
+      break;
   }
   return dnnl::cpu_isa::all;
 }
 
 }  // namespace
 
-InstructionSet host_instruction_set() { return std::min({processor_set(), environment_cap(), highest_allowed}); }
+InstructionSet host_instruction_set() {
+  return std::min({processor_set(), environment_cap(), highest_allowed});
+}
 
 void limit_host_instruction_set(InstructionSet limit) {
   if (limit >= host_instruction_set()) return;
@@ -84,11 +90,16 @@ void limit_host_instruction_set(InstructionSet limit) {
 
 std::string_view name_of(InstructionSet set) {
   switch (set) {
-    case InstructionSet::baseline: return "baseline";
-    case InstructionSet::avx2: return "avx2";
-    case InstructionSet::avx512: return "avx512";
-    case InstructionSet::avx512_bf16: return "avx512_bf16";
-    case InstructionSet::amx: return "amx";
+    case InstructionSet::baseline:
+      return "baseline";
+    case InstructionSet::avx2:
+      return "avx2";
+    case InstructionSet::avx512:
+      return "avx512";
+    case InstructionSet::avx512_bf16:
+      return "avx512_bf16";
+    case InstructionSet::amx:
+      return "amx";
   }
   return "";
 }

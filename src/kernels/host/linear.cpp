@@ -4,7 +4,8 @@
 //
 //   f32 result, operands that oneDNN multiplies       : every block straight to the result, added from the second on;
 //   bf16 result, one block, nothing to add            : straight to the result;
-//   otherwise                                         : to an fp32 tile in scratch, rounded once into the result at the end,
+//   otherwise                                         : to an fp32 tile in scratch, rounded once into the result at the
+//   end,
 //
 // and where oneDNN has no bf16 instructions, bf16 operands are widened to fp32 in scratch, block by block.
 #include <algorithm>
@@ -87,8 +88,8 @@ void multiply_block(const TiledProduct& product, const Tile& tile, std::int64_t 
 
 void round_tile(const TiledProduct& product, const Tile& tile, const Matrix& result, const RowTable& table) {
   const auto* const bias = product.bias ? product.bias.as<BFloat16>() + tile.column : nullptr;
-  table.bf16.finish({tile.rows, tile.columns}, rows_of<BFloat16>(result), rows_of<float>(ConstMatrix{tile.target}), bias,
-                    product.adds);
+  table.bf16.finish({tile.rows, tile.columns}, rows_of<BFloat16>(result), rows_of<float>(ConstMatrix{tile.target}),
+                    bias, product.adds);
 }
 
 }  // namespace
@@ -98,7 +99,9 @@ std::int64_t tile_scratch_bytes(const KernelLimits& limits) {
   const std::int64_t rows = std::min(tile_rows, longest);
   const std::int64_t columns = std::min(tile_columns, longest);
   const std::int64_t depth = std::min(depth_block, longest);
-  const auto floats = [](std::int64_t count) { return round_up(count * std::int64_t{sizeof(float)}, scratch_alignment); };
+  const auto floats = [](std::int64_t count) {
+    return round_up(count * std::int64_t{sizeof(float)}, scratch_alignment);
+  };
   return floats(rows * columns) + floats(rows * depth) + floats(columns * depth) + floats(columns) +
          product_scratch_bytes(rows, columns, depth);
 }

@@ -45,8 +45,8 @@ void HostKernels::rms_norm(Matrix out, Matrix inverse_rms, ConstMatrix in, Const
   });
 }
 
-void HostKernels::rms_norm_gradient(Matrix in_gradient, Matrix weight_gradient, ConstMatrix out_gradient, ConstMatrix in,
-                                    ConstMatrix inverse_rms, ConstMatrix weight, ConstMatrix residual) {
+void HostKernels::rms_norm_gradient(Matrix in_gradient, Matrix weight_gradient, ConstMatrix out_gradient,
+                                    ConstMatrix in, ConstMatrix inverse_rms, ConstMatrix weight, ConstMatrix residual) {
   const char* const name = "rms_norm_gradient";
   expect(name, "in_gradient", in_gradient, in.rows, in.columns, in.type);
   expect(name, "weight_gradient", weight_gradient, 1, in.columns, DType::f32);
@@ -103,9 +103,9 @@ void HostKernels::layer_norm_gradient(Matrix in_gradient, Matrix weight_gradient
     workers_->for_each(blocks, [&](std::int64_t block) {
       const std::int64_t first = block * partial_rows;
       const std::int64_t partial = block * in.columns;
-      functions.layer_norm_gradient({std::min(partial_rows, in.rows - first), in.columns}, rows_of<S>(in_gradient, first),
-                                    weight_partials + partial, bias_partials + partial, rows_of<S>(out_gradient, first),
-                                    rows_of<S>(in, first), mean.as<float>() + first,
+      functions.layer_norm_gradient({std::min(partial_rows, in.rows - first), in.columns},
+                                    rows_of<S>(in_gradient, first), weight_partials + partial, bias_partials + partial,
+                                    rows_of<S>(out_gradient, first), rows_of<S>(in, first), mean.as<float>() + first,
                                     inverse_deviation.as<float>() + first, vector_of<S>(weight),
                                     rows_of<S>(residual, first));
     });

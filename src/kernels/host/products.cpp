@@ -18,11 +18,16 @@ constexpr std::size_t most_kept = 512;
 
 struct ShapeHash {
   std::size_t operator()(const ProductShape& shape) const {
-    const std::array<std::int64_t, 7> numbers{
-        shape.rows, shape.columns, shape.depth, shape.left_stride, shape.right_stride, shape.result_stride,
-        (static_cast<std::int64_t>(shape.operands) << 8) | (static_cast<std::int64_t>(shape.result) << 4) |
-            (shape.left_transposed ? 8 : 0) | (shape.right_transposed ? 4 : 0) | (shape.adds ? 2 : 0) |
-            (shape.biased ? 1 : 0)};
+    const std::array<std::int64_t, 7> numbers{shape.rows,
+                                              shape.columns,
+                                              shape.depth,
+                                              shape.left_stride,
+                                              shape.right_stride,
+                                              shape.result_stride,
+                                              (static_cast<std::int64_t>(shape.operands) << 8) |
+                                                  (static_cast<std::int64_t>(shape.result) << 4) |
+                                                  (shape.left_transposed ? 8 : 0) | (shape.right_transposed ? 4 : 0) |
+                                                  (shape.adds ? 2 : 0) | (shape.biased ? 1 : 0)};
     std::uint64_t hash = 0;
     for (const std::int64_t number : numbers) {
       hash = (hash ^ static_cast<std::uint64_t>(number)) * 0x9E3779B97F4A7C15U;
@@ -34,17 +39,20 @@ struct ShapeHash {
 
 dnnl::memory::data_type library_type(DType type) {
   switch (type) {
-    case DType::bf16: return dnnl::memory::data_type::bf16;
-    case DType::f32: return dnnl::memory::data_type::f32;
+    case DType::bf16:
+      return dnnl::memory::data_type::bf16;
+    case DType::f32:
+      return dnnl::memory::data_type::f32;
     case DType::f64:
-    case DType::i32: break;
+    case DType::i32:
+      break;
   }
   fail(ExitCode::internal, "host kernels: matrix products take bf16 and f32");
 }
 
 dnnl::memory::desc describe(std::int64_t rows, std::int64_t columns, DType type, std::int64_t stride, bool transposed) {
-  return {{rows, columns}, library_type(type),
-          transposed ? dnnl::memory::dims{1, stride} : dnnl::memory::dims{stride, 1}};
+  return {
+      {rows, columns}, library_type(type), transposed ? dnnl::memory::dims{1, stride} : dnnl::memory::dims{stride, 1}};
 }
 
 /// A prepared product with the arguments that execute() takes; only their addresses change from call to call.
@@ -58,7 +66,8 @@ Product prepare(const dnnl::engine& engine, const ProductShape& shape) {
   const auto left = describe(shape.rows, shape.depth, shape.operands, shape.left_stride, shape.left_transposed);
   const auto right = describe(shape.depth, shape.columns, shape.operands, shape.right_stride, shape.right_transposed);
   const auto result = describe(shape.rows, shape.columns, shape.result, shape.result_stride, false);
-  const auto bias = shape.biased ? describe(1, shape.columns, shape.operands, shape.columns, false) : dnnl::memory::desc{};
+  const auto bias =
+      shape.biased ? describe(1, shape.columns, shape.operands, shape.columns, false) : dnnl::memory::desc{};
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (shape.adds) {
@@ -92,14 +101,22 @@ void run(Product& product, const dnnl::stream& stream, const ProductOperands& op
 
 const char* name_of(dnnl::cpu_isa set) {
   switch (set) {
-    case dnnl::cpu_isa::avx: return "avx";
-    case dnnl::cpu_isa::avx2: return "avx2";
-    case dnnl::cpu_isa::avx2_vnni: return "avx2_vnni";
-    case dnnl::cpu_isa::avx512_core: return "avx512_core";
-    case dnnl::cpu_isa::avx512_core_vnni: return "avx512_core_vnni";
-    case dnnl::cpu_isa::avx512_core_bf16: return "avx512_core_bf16";
-    case dnnl::cpu_isa::avx512_core_amx: return "avx512_core_amx";
-    default: return "sse41";
+    case dnnl::cpu_isa::avx:
+      return "avx";
+    case dnnl::cpu_isa::avx2:
+      return "avx2";
+    case dnnl::cpu_isa::avx2_vnni:
+      return "avx2_vnni";
+    case dnnl::cpu_isa::avx512_core:
+      return "avx512_core";
+    case dnnl::cpu_isa::avx512_core_vnni:
+      return "avx512_core_vnni";
+    case dnnl::cpu_isa::avx512_core_bf16:
+      return "avx512_core_bf16";
+    case dnnl::cpu_isa::avx512_core_amx:
+      return "avx512_core_amx";
+    default:
+      return "sse41";
   }
 }
 

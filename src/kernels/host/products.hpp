@@ -12,7 +12,8 @@
 namespace penstock::host {
 
 /// One matrix product result[rows, columns] (+)= left[rows, depth] · right[depth, columns] (+ bias[columns]), with fp32
-/// accumulation and one rounding. Strides are in elements; a transposed operand is stored [depth, rows] or [columns, depth].
+/// accumulation and one rounding. Strides are in elements; a transposed operand is stored [depth, rows] or [columns,
+/// depth].
 struct ProductShape {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -36,10 +37,11 @@ struct ProductOperands {
   const void* bias = nullptr;
 };
 
-/// The oneDNN matrix products of one thread, prepared at first use and kept by shape. Not thread-safe: one for each thread.
+/// The oneDNN matrix products of one thread, prepared at first use and kept by shape. Not thread-safe: one for each
+/// thread.
 ///
-/// A product is prepared and run by the same thread with one OpenMP thread (Workers sees to that), because oneDNN's bits
-/// depend on the number of threads of both.
+/// A product is prepared and run by the same thread with one OpenMP thread (Workers sees to that), because oneDNN's
+/// bits depend on the number of threads of both.
 class Products {
  public:
   Products();
@@ -55,8 +57,8 @@ class Products {
   std::unique_ptr<Implementation> implementation_;
 };
 
-/// An upper bound of the scratch that oneDNN takes for a product of this size, for every layout, type and instruction set:
-/// copies of both operands and of the result in fp32, in blocks of 64, and a fixed part.
+/// An upper bound of the scratch that oneDNN takes for a product of this size, for every layout, type and instruction
+/// set: copies of both operands and of the result in fp32, in blocks of 64, and a fixed part.
 std::int64_t product_scratch_bytes(std::int64_t rows, std::int64_t columns, std::int64_t depth);
 
 /// Whether oneDNN multiplies bf16 by instructions of this processor, under the limit of DNNL_MAX_CPU_ISA.

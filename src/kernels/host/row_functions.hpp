@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The row-wise work of the host kernels, compiled once per instruction set (rows_*.cpp) and chosen at run time. Plain structs
-// and pointers only: an inline function here would be compiled for several instruction sets, and the linker keeps any one.
+// The row-wise work of the host kernels, compiled once per instruction set (rows_*.cpp) and chosen at run time. Plain
+// structs and pointers only: an inline function here would be compiled for several instruction sets, and the linker
+// keeps any one.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,9 @@ struct Block {
 
 /// What a block of attention scores needs to become probabilities.
 struct ScoreBlock {
-  std::int64_t rows;          ///< queries
-  std::int64_t columns;       ///< keys
-  std::int64_t first_valid;   ///< row r sees the keys 0 .. first_valid + r - 1 of the block (all if that is beyond it)
+  std::int64_t rows;         ///< queries
+  std::int64_t columns;      ///< keys
+  std::int64_t first_valid;  ///< row r sees the keys 0 .. first_valid + r - 1 of the block (all if that is beyond it)
   float scale;
 };
 
@@ -63,12 +64,13 @@ struct RowFunctions {
   void (*finish)(Block, Rows<S> out, Rows<const float> tile, const S* bias, bool adds);
 
   /// losses and log_sum_exp, one a row; a target below 0 gives loss 0.
-  void (*cross_entropy)(Block, float* losses, float* log_sum_exp, Rows<const float> logits, const std::int32_t* targets);
+  void (*cross_entropy)(Block, float* losses, float* log_sum_exp, Rows<const float> logits,
+                        const std::int32_t* targets);
   void (*cross_entropy_gradient)(Block, Rows<S> gradient, Rows<const float> logits, const float* log_sum_exp,
                                  const std::int32_t* targets, float scale);
 
-  /// One block of keys of the running softmax: probabilities = exp(scale * scores - maximum), with the new maximum of each
-  /// row; multiplies sum and the rows of `out` (head_size columns) by exp(old - new maximum), and adds to sum.
+  /// One block of keys of the running softmax: probabilities = exp(scale * scores - maximum), with the new maximum of
+  /// each row; multiplies sum and the rows of `out` (head_size columns) by exp(old - new maximum), and adds to sum.
   void (*softmax_block)(ScoreBlock, Rows<S> probabilities, Rows<const float> scores, float* maximum, float* sum,
                         Rows<float> out, std::int64_t head_size);
   /// After the last block: out = accumulated / sum, log_sum_exp = maximum + log(sum).
@@ -76,8 +78,8 @@ struct RowFunctions {
                          float* log_sum_exp);
   /// products[r] = the dot product of the rows r of a and b.
   void (*dot_rows)(Block, float* products, Rows<const S> a, Rows<const S> b);
-  /// probabilities = exp(scale * scores - log_sum_exp); score_gradients = probabilities * (probability_gradients - shift) *
-  /// scale. Keys that a row does not see get 0.
+  /// probabilities = exp(scale * scores - log_sum_exp); score_gradients = probabilities * (probability_gradients -
+  /// shift) * scale. Keys that a row does not see get 0.
   void (*softmax_gradient_block)(ScoreBlock, Rows<S> probabilities, Rows<S> score_gradients, Rows<const float> scores,
                                  Rows<const float> probability_gradients, const float* log_sum_exp, const float* shift);
 };

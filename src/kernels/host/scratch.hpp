@@ -22,8 +22,10 @@ class TaskScratch {
   template <class T>
   T* take(std::int64_t count) {
     const auto bytes = static_cast<std::size_t>(round_up(count * std::int64_t{sizeof(T)}, scratch_alignment));
-    require(bytes <= memory_.size(), "host kernels: {} bytes of scratch needed beyond the {} that are left; the call exceeds "
-            "the KernelLimits that the scratch was planned for", bytes, memory_.size());
+    require(bytes <= memory_.size(),
+            "host kernels: {} bytes of scratch needed beyond the {} that are left; the call exceeds "
+            "the KernelLimits that the scratch was planned for",
+            bytes, memory_.size());
     auto* const piece = reinterpret_cast<T*>(memory_.data());
     memory_ = memory_.subspan(bytes);
     return piece;

@@ -8,7 +8,8 @@
 namespace penstock::host {
 namespace {
 
-/// Columns of a table that one task adds to: one cache line pair of bf16 rows, so that no two tasks share a line for long.
+/// Columns of a table that one task adds to: one cache line pair of bf16 rows, so that no two tasks share a line for
+/// long.
 constexpr std::int64_t gradient_columns = 64;
 
 void expect_sequences(std::string_view operation, std::int64_t rows, std::int64_t tokens_per_sequence) {
@@ -19,8 +20,8 @@ void expect_sequences(std::string_view operation, std::int64_t rows, std::int64_
 void expect_tokens(std::string_view operation, const ConstMatrix& tokens, std::int64_t vocabulary) {
   for (std::int64_t t = 0; t < tokens.columns; ++t) {
     const std::int32_t token = tokens.as<std::int32_t>()[t];
-    require(token >= 0 && token < vocabulary, "{}: token {} at row {} is outside the vocabulary of {}", operation, token, t,
-            vocabulary);
+    require(token >= 0 && token < vocabulary, "{}: token {} at row {} is outside the vocabulary of {}", operation,
+            token, t, vocabulary);
   }
 }
 
@@ -58,7 +59,8 @@ void HostKernels::embedding(Matrix out, ConstMatrix tokens, ConstMatrix token_ta
 }
 
 void HostKernels::embedding_gradient(Matrix token_gradient, Matrix position_gradient, ConstMatrix gradient,
-                                     ConstMatrix tokens, std::int64_t tokens_per_sequence, std::int64_t first_position) {
+                                     ConstMatrix tokens, std::int64_t tokens_per_sequence,
+                                     std::int64_t first_position) {
   const char* const name = "embedding_gradient";
   expect(name, "tokens", tokens, 1, gradient.rows, DType::i32);
   expect(name, "token_gradient", token_gradient, token_gradient.rows, gradient.columns, DType::f32);
@@ -104,7 +106,8 @@ const float* AngleTable::rows(std::int64_t first, std::int64_t count, std::int64
 
 void HostKernels::rotate(Matrix x, std::int64_t heads, std::int64_t tokens_per_sequence, std::int64_t first_position,
                          double theta, Rotation rotation) {
-  require(heads > 0 && x.columns % (2 * heads) == 0, "rotate: {} columns are no {} heads of even size", x.columns, heads);
+  require(heads > 0 && x.columns % (2 * heads) == 0, "rotate: {} columns are no {} heads of even size", x.columns,
+          heads);
   expect_sequences("rotate", x.rows, tokens_per_sequence);
   const std::int64_t size = x.columns / heads;
   const float* const angles = angles_.rows(first_position, tokens_per_sequence, size, theta);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bodies in this folder are written once for every backend. They see numbers through a type `V`, a pack of floats on the
-// host and one float on a GPU, and a row through a `Team`, one host thread or the threads of a GPU block:
+// The bodies in this folder are written once for every backend. They see numbers through a type `V`, a pack of floats
+// on the host and one float on a GPU, and a row through a `Team`, one host thread or the threads of a GPU block:
 //
 //   team.each(columns, [&](auto at) { at.store(out, at.load(in) + at.load(bias)); });    every column once
 //   team.sum(columns, [&](auto at) { return at.load(in); })                              float, in a fixed order

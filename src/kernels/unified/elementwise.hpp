@@ -18,7 +18,8 @@ PENSTOCK_BODY void gelu_row(Team team, std::int64_t columns, S* out, const S* in
 }
 
 template <class Team, class S>
-PENSTOCK_BODY void gelu_gradient_row(Team team, std::int64_t columns, S* in_gradient, const S* out_gradient, const S* in) {
+PENSTOCK_BODY void gelu_gradient_row(Team team, std::int64_t columns, S* in_gradient, const S* out_gradient,
+                                     const S* in) {
   team.each(columns, [=](auto at) { at.store(in_gradient, at.load(out_gradient) * gelu_derivative(at.load(in))); });
 }
 
@@ -41,7 +42,8 @@ PENSTOCK_BODY void swiglu_gradient_row(Team team, std::int64_t columns, S* gate_
 
 /// One head: rotates the pairs (i, i + half) of x by the angles whose cosines and sines are given, half of each.
 template <class Team, class S>
-PENSTOCK_BODY void rotate_head(Team team, std::int64_t half, S* x, const float* cosines, const float* sines, float sign) {
+PENSTOCK_BODY void rotate_head(Team team, std::int64_t half, S* x, const float* cosines, const float* sines,
+                               float sign) {
   S* const y = x + half;
   team.each(half, [=](auto at) {
     const auto first = at.load(x);

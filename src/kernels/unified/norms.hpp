@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of the normalizations. x^ is the normalized input, g = out_gradient * weight. The weight gradients go to partial sums
-// [columns] of a block of rows, which the caller adds up in the order of the blocks.
+// Rows of the normalizations. x^ is the normalized input, g = out_gradient * weight. The weight gradients go to partial
+// sums [columns] of a block of rows, which the caller adds up in the order of the blocks.
 #pragma once
 
 #include "kernels/unified/body.hpp"
@@ -19,8 +19,8 @@ PENSTOCK_BODY void store_with_residual(At at, S* in_gradient, const S* residual,
 }
 
 template <class Team, class S>
-PENSTOCK_BODY void rms_norm_row(Team team, std::int64_t columns, S* out, float* inverse_rms, const S* in, const S* weight,
-                                float epsilon) {
+PENSTOCK_BODY void rms_norm_row(Team team, std::int64_t columns, S* out, float* inverse_rms, const S* in,
+                                const S* weight, float epsilon) {
   const float squares = team.sum(columns, [=](auto at) {
     const auto x = at.load(in);
     return x * x;
@@ -47,8 +47,8 @@ PENSTOCK_BODY void rms_norm_gradient_row(Team team, std::int64_t columns, S* in_
 }
 
 template <class Team, class S>
-PENSTOCK_BODY void layer_norm_row(Team team, std::int64_t columns, S* out, float* mean_out, float* inverse_out, const S* in,
-                                  const S* weight, const S* bias, float epsilon) {
+PENSTOCK_BODY void layer_norm_row(Team team, std::int64_t columns, S* out, float* mean_out, float* inverse_out,
+                                  const S* in, const S* weight, const S* bias, float epsilon) {
   const auto count = static_cast<float>(columns);
   const float mean = team.sum(columns, [=](auto at) { return at.load(in); }) / count;
   const float squares = team.sum(columns, [=](auto at) {
@@ -56,9 +56,7 @@ PENSTOCK_BODY void layer_norm_row(Team team, std::int64_t columns, S* out, float
     return x * x;
   });
   const float inverse = 1.0F / team.root(squares / count + epsilon);
-  team.each(columns, [=](auto at) {
-    at.store(out, (at.load(in) - mean) * inverse * at.load(weight) + at.load(bias));
-  });
+  team.each(columns, [=](auto at) { at.store(out, (at.load(in) - mean) * inverse * at.load(weight) + at.load(bias)); });
   *mean_out = mean;
   *inverse_out = inverse;
 }
