@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/locate.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -91,6 +92,16 @@ TEST(Locate, ExpandsPatternsByTheBytesOfThePaths) {
   EXPECT_THAT(names_of(locate({folder / "*.bin"}, "k")), ElementsAre("S_01.bin", "s_02.bin", "s_10.bin", "t.bin"));
   EXPECT_THAT(names_of(locate({folder / "s_[0-9]?.bin"}, "k")), ElementsAre("s_02.bin", "s_10.bin"));
   EXPECT_THAT(names_of(locate({folder / "*.txt"}, "k")), ElementsAre("s.txt"));
+}
+
+TEST(Locate, OrdersManyMatchesWhateverTheFolderSays) {
+  const test::TemporaryDirectory folder;
+  std::vector<std::string> names;
+  for (int i = 0; i < 64; ++i) names.push_back(std::to_string(100 + 37 * i % 64) + ".bin");
+  for (const std::string& name : names) folder.write(name, "x");
+  std::sort(names.begin(), names.end());
+
+  EXPECT_EQ(names_of(locate({folder / "*.bin"}, "k")), names);
 }
 
 TEST(Locate, TakesAPathWithPatternLettersAsItIsIfItExists) {

@@ -174,6 +174,14 @@ TEST(TrainingSamples, TakeEachWindowOnceAnEpochAcrossBatches) {
   }
 }
 
+TEST(TrainingSamples, ComeInANewOrderInEachEpochAndForEachSeed) {
+  const auto samples = training(7 * 30 + 1, 7);
+
+  EXPECT_NE(read(samples, 0, 30).inputs, read(samples, 30, 30).inputs);
+  EXPECT_NE(read(samples, 0, 30).inputs, read(training(7 * 30 + 1, 7, 2), 0, 30).inputs);
+  EXPECT_EQ(read(samples, 0, 30).inputs, read(training(7 * 30 + 1, 7), 0, 30).inputs);
+}
+
 TEST(TrainingSamples, ReadInputsOrTargetsAlone) {
   const auto samples = training(100, 5);
   const auto both = read(samples, 3, 2);
