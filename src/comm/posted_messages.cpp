@@ -15,7 +15,7 @@ namespace {
 MPI_Comm handle_of(const Communicator& communicator) {
   MPI_Comm handle = MPI_COMM_NULL;
   void* opaque = communicator.native();
-  std::memcpy(&handle, &opaque, sizeof handle);
+  std::memcpy(&handle, &opaque, sizeof(MPI_Comm));
   return handle;
 }
 

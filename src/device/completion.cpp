@@ -95,7 +95,11 @@ void Completion::fail(std::exception_ptr failure, Seconds started) {
 
 void Completion::give_up() noexcept {
   if (!state_ || state_->is_complete()) return;
-  fail(std::make_exception_ptr(Error{ExitCode::internal, "queued work was dropped before it ran"}));
+  try {
+    fail(std::make_exception_ptr(Error{ExitCode::internal, "queued work was dropped before it ran"}));
+  } catch (...) {
+    std::terminate();  // a callback threw, which it must not
+  }
 }
 
 }  // namespace penstock

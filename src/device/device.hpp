@@ -24,6 +24,7 @@ class Event {
     /// Blocks (without spinning) until the work is complete. Rethrows what the work, or work that it waited for, threw.
     virtual void wait() const = 0;
     /// Calls `callback` once, when the work is complete or has failed (at once if it has); from the completing thread.
+    /// It must not throw, nor block for long.
     virtual void on_complete(std::function<void()> callback) = 0;
     virtual std::exception_ptr failure() const = 0;
     /// When the work itself began and ended (waits excluded). Valid once complete.
