@@ -13,11 +13,12 @@ namespace penstock {
 
 /// What a checkpoint says beside the data: the attributes of the file.
 struct CheckpointHeader {
-  std::int64_t step = 0;           ///< completed steps
-  std::int64_t adam_steps = 0;     ///< updates taken, for the bias correction: skipped steps do not count
-  std::int64_t tokens = 0;         ///< trained on so far
-  std::int64_t data_position = 0;  ///< samples taken so far
-  std::uint64_t seed = 0;          ///< with the position, the whole random state: random numbers are counter-based
+  std::int64_t step = 0;               ///< completed steps
+  std::int64_t adam_steps = 0;         ///< updates taken, for the bias correction: skipped steps do not count
+  std::int64_t tokens = 0;             ///< trained on so far
+  std::int64_t data_position = 0;      ///< samples taken so far
+  std::uint64_t seed = 0;              ///< with the position, the whole random state: random numbers are counter-based
+  std::uint64_t data_fingerprint = 0;  ///< of the training data (data/open)
   std::string program_version;
   std::string deck;              ///< the effective deck, as text
   std::uint64_t model_hash = 0;  ///< of what must agree for the states to make sense

@@ -25,10 +25,10 @@ constexpr hsize_t align_from = hsize_t{256} << 10U;
 constexpr hsize_t alignment = 4096;
 
 std::uint64_t checksum_of(const CheckpointHeader& header) {
-  const std::string text =
-      fmt::format("{} {} {} {} {} {} {} {} {} {}", header.step, header.adam_steps, header.tokens, header.data_position,
-                  header.seed, header.model_hash, std::bit_cast<std::uint64_t>(header.wall_seconds),
-                  header.program_version.size(), header.program_version, header.deck);
+  const std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {} {}", header.step, header.adam_steps,
+                                       header.tokens, header.data_position, header.seed, header.model_hash,
+                                       header.data_fingerprint, std::bit_cast<std::uint64_t>(header.wall_seconds),
+                                       header.program_version.size(), header.program_version, header.deck);
   return XXH64(text.data(), text.size(), 0);
 }
 
@@ -100,6 +100,7 @@ void write_header(hid_t file, const CheckpointHeader& header, const Doing& doing
   hdf5::write_attribute(file, "adam_steps", header.adam_steps, doing);
   hdf5::write_attribute(file, "data_position", header.data_position, doing);
   hdf5::write_attribute(file, "seed", header.seed, doing);
+  hdf5::write_attribute(file, "data_fingerprint", header.data_fingerprint, doing);
   hdf5::write_attribute(file, "program_version", header.program_version, doing);
   hdf5::write_attribute(file, "deck", header.deck, doing);
   hdf5::write_attribute(file, "model_hash", header.model_hash, doing);
@@ -117,6 +118,7 @@ CheckpointHeader read_header(hid_t file, const Doing& doing) {
   header.adam_steps = hdf5::read_signed_attribute(file, "adam_steps", doing);
   header.data_position = hdf5::read_signed_attribute(file, "data_position", doing);
   header.seed = hdf5::read_unsigned_attribute(file, "seed", doing);
+  header.data_fingerprint = hdf5::read_unsigned_attribute(file, "data_fingerprint", doing);
   header.program_version = hdf5::read_text_attribute(file, "program_version", doing);
   header.deck = hdf5::read_text_attribute(file, "deck", doing);
   header.model_hash = hdf5::read_unsigned_attribute(file, "model_hash", doing);

@@ -38,6 +38,7 @@ inline CheckpointHeader example_header(std::int64_t step) {
           .tokens = 1000 * step,
           .data_position = 16 * step,
           .seed = 0xFEDCBA9876543210U,
+          .data_fingerprint = 0xFFFFFFFFFFFFFFFFU,
           .program_version = "0.1.0",
           .deck = "model:\n  layers: 8\n",
           .model_hash = 0x8000000000000001U,
