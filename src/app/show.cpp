@@ -1,8 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cerrno>
-#include <fstream>
-#include <iterator>
-
 #include <fmt/format.h>
 
 #include "app/commands.hpp"
@@ -21,15 +17,9 @@ namespace penstock {
 namespace {
 
 Schedule schedule_of_csv(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  if (!file) throw Error{ExitCode::damaged_input, system_error_text("reading " + path, errno)};
-  const std::string text{std::istreambuf_iterator<char>{file}, {}};
-  auto schedule = complete(read_schedule_csv(text, path), {});
-  const auto findings = validate(schedule);
-  if (findings.empty()) return schedule;
-  std::string message = fmt::format("{} breaks {} rule(s):", path, findings.size());
-  for (const auto& finding : findings) message += "\n  " + to_text(finding);
-  throw Error{ExitCode::bad_input, message};
+  auto schedule = complete(load_schedule_csv(path), {});
+  require_valid(schedule, validate(schedule));
+  return schedule;
 }
 
 Schedule schedule_of(const ShowCommand& command) {
