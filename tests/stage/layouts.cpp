@@ -30,8 +30,10 @@ std::int64_t bytes_of(const StageMath& math, BufferKind kind) {
 }
 
 std::vector<BufferKind> all_kinds() {
-  std::vector<BufferKind> kinds;
-  for (int kind = 0; kind < buffer_kind_count; ++kind) kinds.push_back(static_cast<BufferKind>(kind));
+  std::vector<BufferKind> kinds(buffer_kind_count);
+  for (int kind = 0; kind < buffer_kind_count; ++kind) {
+    kinds[static_cast<std::size_t>(kind)] = static_cast<BufferKind>(kind);
+  }
   return kinds;
 }
 

@@ -68,6 +68,7 @@ class Passes : public testing::TestWithParam<PassCase> {
 // The bits of a gradient: NaN and the sign of zero count.
 std::vector<std::uint64_t> bits_of(const std::vector<double>& values) {
   std::vector<std::uint64_t> bits;
+  bits.reserve(values.size());
   for (const double value : values) bits.push_back(std::bit_cast<std::uint64_t>(value));
   return bits;
 }
