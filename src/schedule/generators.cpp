@@ -2,6 +2,7 @@
 #include "schedule/generators.hpp"
 
 #include <algorithm>
+#include <queue>
 #include <utility>
 
 #include "base/error.hpp"
@@ -99,6 +100,47 @@ void erase_from(std::vector<Action>& actions, std::int32_t micro_batches) {
   actions.erase(std::remove_if(actions.begin(), actions.end(), is_beyond), actions.end());
 }
 
+/// Runs forwards of one unit each, at each moment on each rank the deepest stage that is ready.
+class ForwardsInTime {
+ public:
+  explicit ForwardsInTime(const Schedule& schedule) : schedule_{schedule}, ready_(schedule.shape.ranks) {
+    for (const MicroBatch micro_batch : all<MicroBatch>(schedule.shape.micro_batches)) {
+      make_ready({Op::forward, Stage{0}, micro_batch, Slice{0}});
+    }
+  }
+
+  PerRank<std::vector<Action>> run() {
+    PerRank<std::vector<Action>> actions(schedule_.shape.ranks);
+    std::int64_t left = std::int64_t{schedule_.shape.stages} * schedule_.shape.micro_batches;
+    while (left > 0) {
+      std::vector<Action> done;
+      for (const Rank rank : all<Rank>(schedule_.shape.ranks)) {
+        if (ready_[rank].empty()) continue;
+        done.push_back(ready_[rank].top());
+        ready_[rank].pop();
+        actions[rank].push_back(done.back());
+      }
+      left -= static_cast<std::int64_t>(done.size());
+      for (Action action : done) {
+        action.stage = action.stage.next();
+        if (action.stage.value() < schedule_.shape.stages) make_ready(action);
+      }
+    }
+    return actions;
+  }
+
+ private:
+  struct RunsLater {
+    bool operator()(const Action& a, const Action& b) const {
+      return a.stage != b.stage ? a.stage < b.stage : a.micro_batch > b.micro_batch;
+    }
+  };
+  void make_ready(const Action& action) { ready_[schedule_.rank_of[action.stage]].push(action); }
+
+  const Schedule& schedule_;
+  PerRank<std::priority_queue<Action, std::vector<Action>, RunsLater>> ready_;
+};
+
 }  // namespace
 
 Schedule gpipe(const GeneratorOptions& options) {
@@ -152,35 +194,16 @@ Schedule interleaved(const GeneratorOptions& options) {
   return schedule;
 }
 
-Schedule forward_only(const GeneratorOptions& options) {
-  check(options);
-  Schedule schedule = empty_schedule("forward only", options);
-  schedule.forward_only = true;
-  const GeneratorOptions whole_groups = rounded_up(options);
-  for (const Rank rank : all<Rank>(options.pipeline)) {
-    for (std::int32_t k = 0; k < whole_groups.virtual_stages * whole_groups.micro_batches; ++k) {
-      schedule.actions[rank].push_back(interleaved_action(options, Op::forward, rank, k));
-    }
-    erase_from(schedule.actions[rank], options.micro_batches);
-  }
-  return schedule;
-}
-
 Schedule forward_only(const PerStage<Rank>& rank_of, std::int32_t micro_batches) {
-  std::int32_t ranks = 0;
-  for (const Rank rank : rank_of) ranks = std::max(ranks, rank.value() + 1);
+  check({rank_of.size(), 1, micro_batches});
   Schedule schedule;
   schedule.name = "forward_only";
-  schedule.shape = {ranks, rank_of.size(), micro_batches, 1};
+  const Rank last_rank = *std::max_element(rank_of.begin(), rank_of.end());
+  schedule.shape = {last_rank.value() + 1, rank_of.size(), micro_batches, 1};
   schedule.rank_of = rank_of;
   schedule.forward_only = true;
-  schedule.recompute = PerStage<bool>{rank_of.size(), false};
-  schedule.actions = PerRank<std::vector<Action>>{ranks};
-  for (const MicroBatch micro_batch : all<MicroBatch>(micro_batches)) {
-    for (const Stage stage : all<Stage>(rank_of.size())) {
-      schedule.actions[rank_of[stage]].push_back({Op::forward, stage, micro_batch, Slice{0}});
-    }
-  }
+  schedule.recompute = PerStage<bool>(rank_of.size(), false);
+  schedule.actions = ForwardsInTime{schedule}.run();
   return schedule;
 }
 

@@ -33,11 +33,11 @@ Schedule one_f_one_b(const GeneratorOptions& options);
 /// that are not there. With one virtual stage it is one_f_one_b.
 Schedule interleaved(const GeneratorOptions& options);
 
-/// Forwards alone, in interleaved order, for evaluation: nothing is kept.
-Schedule forward_only(const GeneratorOptions& options);
-
-/// Forwards alone over stages that lie as `rank_of` says (a hand-written schedule may deal them in any way): on each rank
-/// micro-batch after micro-batch, stages ascending. All lists follow one order, (micro-batch, stage), so none can wait in a circle.
+/// Forwards alone, for evaluation, over stages that lie as `rank_of` says (a hand-written schedule may deal them in any
+/// way): nothing is kept. With F of one unit, each rank runs at each moment the deepest stage that is ready, and of
+/// that the first micro-batch; with stage s on rank s % p that is interleaved order. All lists follow the one order of
+/// time, so none can wait in a circle.
+/// @throws Error bad_input without a stage or a micro-batch, or for too many of them.
 Schedule forward_only(const PerStage<Rank>& rank_of, std::int32_t micro_batches);
 
 /// The training schedules by the names that decks use: "gpipe", "1f1b", "interleaved".

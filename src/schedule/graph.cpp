@@ -26,6 +26,7 @@ class DependenceGraph::Builder {
   }
 
   void add_edges() {
+    edges_.reserve(graph_.representative_.size() * 3);  // the lane and up to two needs, mostly
     Rank current{-1};
     visit_actions([&](const ActionOnRank& node, std::int32_t number) {
       if (node.rank != current) last_of_lane_.fill(-1);
@@ -165,6 +166,7 @@ std::optional<std::vector<Seconds>> earliest_starts(const DependenceGraph& graph
     for (const Successor& successor : graph.successors(node)) ++waits[static_cast<std::size_t>(successor.node)];
   }
   std::vector<std::int32_t> ready;
+  ready.reserve(count);
   for (std::int32_t node = 0; node < graph.size(); ++node) {
     if (waits[static_cast<std::size_t>(node)] == 0) ready.push_back(node);
   }

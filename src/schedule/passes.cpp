@@ -144,6 +144,7 @@ std::vector<std::int32_t> in_time_order(const DependenceGraph& graph, const std:
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.key() < b.key(); });
   std::vector<std::int32_t> nodes;
+  nodes.reserve(entries.size());
   for (const Entry& entry : entries) nodes.push_back(entry.node);
   return nodes;
 }
@@ -254,7 +255,7 @@ Schedule split_weight_gradients(const Schedule& schedule) {
 }
 
 Schedule add_communication(const Schedule& schedule) {
-  const Schedule beside = MessagePlacement{schedule}.result();
+  Schedule beside = MessagePlacement{schedule}.result();
   const ScheduleIndex index{beside};
   const DependenceGraph graph{index};
   const auto starts =

@@ -252,9 +252,8 @@ class CsvReader {
       if (action.op != Op::forward) return;
       Rank& place = rank_of_[action.stage];
       if (place == Rank{-1}) place = rank;
-      if (place != rank)
-        cell.refuse("stage {} has a forward in row {} already; a stage is on one rank", action.stage,
-                    place.value() + 1);
+      if (place == rank) return;
+      cell.refuse("stage {} has a forward in row {} already; a stage is on one rank", action.stage, place.value() + 1);
     });
     for (const Stage stage : all<Stage>(shape_.stages)) {
       if (rank_of_[stage] != Rank{-1}) continue;

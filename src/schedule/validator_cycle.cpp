@@ -138,8 +138,8 @@ class CycleText {
  private:
   std::string name(std::int32_t node) const {
     const ActionOnRank action = graph_.action_of(node);
-    const std::string text = fmt::format("rank {}'s `{}` (action {})", action.rank, findings_.text(action.action),
-                                         graph_.position_of(node) + 1);
+    std::string text = fmt::format("rank {}'s `{}` (action {})", action.rank, findings_.text(action.action),
+                                   graph_.position_of(node) + 1);
     const auto receive = lane_of(action.action.op) == Lane::send ? match_of(schedule_, action) : std::nullopt;
     if (!receive) return text;
     return fmt::format("{} with rank {}'s `{}`", text, receive->rank, findings_.text(receive->action));

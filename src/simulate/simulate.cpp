@@ -44,6 +44,7 @@ class Recorder {
     const Schedule& schedule = index_.schedule();
     timeline_.schedule = schedule.name;
     timeline_.ranks = schedule.shape.ranks;
+    timeline_.spans.reserve(static_cast<std::size_t>(graph_.size()));
     for (const Rank rank : all<Rank>(schedule.shape.ranks)) {
       std::int32_t position = 0;
       for (const Action& action : schedule.actions[rank]) add_span({rank, action}, position++);

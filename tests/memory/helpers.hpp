@@ -8,6 +8,13 @@
 
 namespace penstock {
 
+/// Stage s on rank s % p, v stages on each.
+inline PerStage<Rank> dealt(std::int32_t p, std::int32_t v) {
+  PerStage<Rank> rank_of;
+  for (std::int32_t stage = 0; stage < p * v; ++stage) rank_of.push_back(Rank{stage % p});
+  return rank_of;
+}
+
 /// The same bytes for every stage: `each` of every kind.
 inline PerStage<StageBytes> uniform_bytes(std::int32_t stages, std::int64_t each) {
   StageBytes bytes;

@@ -64,7 +64,7 @@ TEST(LayOutPersistent, HoldsTheTokensOfAllMicroBatchesAndTheLargestWorkspace) {
 }
 
 TEST(LayOutPersistent, HasNoGradientsIfNothingIsTrained) {
-  const Schedule schedule = forward_only(two_by_two);
+  const Schedule schedule = forward_only(dealt(2, 2), 3);
 
   EXPECT_EQ(bytes_of(lay_out_persistent({&schedule}, Rank{0}, {uniform_bytes(4, 256)}), BufferKind::gradients),
             Bytes{0});
@@ -72,7 +72,7 @@ TEST(LayOutPersistent, HasNoGradientsIfNothingIsTrained) {
 
 TEST(LayOutPersistent, ServesSeveralSchedulesWithTheLargestOfEach) {
   const Schedule training = interleaved(two_by_two);
-  const Schedule validation = forward_only({.pipeline = 2, .virtual_stages = 2, .micro_batches = 10});
+  const Schedule validation = forward_only(dealt(2, 2), 10);
   auto larger = uniform_bytes(4, 256);
   for (StageBytes& each : larger) each[static_cast<std::size_t>(BufferKind::workspace)] = Bytes{4096};
 

@@ -30,7 +30,7 @@ std::vector<Schedule> small_schedules() {
         result.push_back(complete(interleaved(options), {}));
         result.push_back(complete(interleaved(options), {.split_weight_gradients = true}));
         result.push_back(complete(interleaved(options), recomputed));
-        result.push_back(complete(forward_only(options), {}));
+        result.push_back(complete(forward_only(dealt(p, v), m), {}));
       }
     }
   }
@@ -248,6 +248,24 @@ TEST(PlanRank, RefusesListsThatFreeWhatTheyDidNotTake) {
   EXPECT_THAT(refusal(schedule), HasSubstr("taken twice"));
   list.pop_back();
   EXPECT_THAT(refusal(schedule), HasSubstr("never freed"));
+}
+
+TEST(MostLive, OfInterleavedIsItsWarmUpAndOneMore) {
+  for (int p = 1; p <= 4; ++p) {
+    for (int m = 1; m <= 9; ++m) {
+      for (int v = 2; v <= 3; ++v) {
+        const Schedule schedule = complete(interleaved({p, v, m}), {});
+        for (const Rank rank : all<Rank>(p)) {
+          const int most = std::min(v * m, (v - 1) * p + 2 * (p - 1 - rank.value()) + 1);
+
+          EXPECT_LE(most_live(schedule, rank, BufferKind::activations), most);
+          if (m % p == 0) {
+            EXPECT_EQ(most_live(schedule, rank, BufferKind::activations), most) << describe(schedule, rank);
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(MostLive, CountsAtOnePlaceOfTheList) {

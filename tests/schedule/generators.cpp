@@ -82,10 +82,31 @@ TEST(Interleaved, WithOneVirtualStageIsOneFOneB) {
 }
 
 TEST(ForwardOnly, HoldsForwardsAlone) {
-  const Schedule schedule = forward_only({.pipeline = 2, .virtual_stages = 2, .micro_batches = 3});
+  const Schedule schedule = forward_only(dealt(2, 2), 3);
 
   EXPECT_TRUE(schedule.forward_only);
   EXPECT_EQ(row(schedule, Rank{0}), "0F0 0F1 2F0 2F1 0F2 2F2");
+}
+
+TEST(ForwardOnly, FollowsStagesThatAreDealtInAnyWay) {
+  const PerStage<Rank> there_and_back{std::vector<Rank>{Rank{0}, Rank{1}, Rank{1}, Rank{0}}};
+
+  const Schedule schedule = forward_only(there_and_back, 2);
+
+  EXPECT_EQ(row(schedule, Rank{0}), "0F0 0F1 3F0 3F1");
+  EXPECT_EQ(row(schedule, Rank{1}), "1F0 2F0 1F1 2F1");
+  EXPECT_TRUE(validate(complete(schedule, {})).empty());
+}
+
+TEST(ForwardOnly, IsInterleavedOrderWhereTheRanksDivideTheMicroBatches) {
+  const Schedule schedule = forward_only(dealt(3, 2), 6);
+
+  EXPECT_EQ(row(schedule, Rank{1}), "1F0 1F1 1F2 4F0 4F1 4F2 1F3 1F4 1F5 4F3 4F4 4F5");
+}
+
+TEST(ForwardOnly, RefusesToRunNothing) {
+  EXPECT_THROW(forward_only(PerStage<Rank>{}, 1), Error);
+  EXPECT_THROW(forward_only(dealt(2, 1), 0), Error);
 }
 
 TEST(EveryGenerator, RunsEachStageOnceForwardAndBackwardForEachMicroBatch) {

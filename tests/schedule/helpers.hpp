@@ -16,6 +16,13 @@
 
 namespace penstock {
 
+/// Stage s on rank s % p, v stages on each.
+inline PerStage<Rank> dealt(std::int32_t p, std::int32_t v) {
+  PerStage<Rank> rank_of;
+  for (std::int32_t stage = 0; stage < p * v; ++stage) rank_of.push_back(Rank{stage % p});
+  return rank_of;
+}
+
 /// Calls visit(Schedule) with compute actions of every kind over p 1..8, m 1..12, v 1..3.
 template <class Visit>
 void for_each_generated(const Visit& visit) {
@@ -25,7 +32,7 @@ void for_each_generated(const Visit& visit) {
       for (int v = 1; v <= 3; ++v) {
         visit(gpipe({p, v, m}));
         visit(interleaved({p, v, m}));
-        visit(forward_only({p, v, m}));
+        visit(forward_only(dealt(p, v), m));
       }
     }
   }

@@ -128,7 +128,7 @@ TEST(Complete, KeepsWhatAHandWrittenScheduleSays) {
 }
 
 TEST(Complete, AddsNoHostActionsToForwardOnly) {
-  const Schedule schedule = complete(forward_only({.pipeline = 2, .virtual_stages = 1, .micro_batches = 1}), {});
+  const Schedule schedule = complete(forward_only(dealt(2, 1), 1), {});
 
   EXPECT_EQ(row(schedule, Rank{0}), "0F0 0SEND_F0");
   EXPECT_EQ(row(schedule, Rank{1}), "1RECV_F0 1F0");

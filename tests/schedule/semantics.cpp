@@ -146,7 +146,7 @@ TEST(Buffers, OfAForwardAreItsActivationsAndWhereItsResultGoes) {
 }
 
 TEST(Buffers, OfAForwardThatKeepsNothingAreItsResultAlone) {
-  const Schedule schedule = complete(forward_only({.pipeline = 3, .virtual_stages = 1, .micro_batches = 1}), {});
+  const Schedule schedule = complete(forward_only(dealt(3, 1), 1), {});
 
   EXPECT_THAT(buffer_texts(takes(schedule, node(schedule, Op::forward, 1))), ElementsAre("output 1"));
   EXPECT_THAT(buffer_texts(frees(schedule, node(schedule, Op::forward, 1))), ElementsAre("input 1"));

@@ -153,7 +153,7 @@ TEST(Validate, FindsRecomputationsThatLackOrAreTooMany) {
 }
 
 TEST(Validate, FindsABackwardInAForwardOnlySchedule) {
-  Schedule schedule = complete(forward_only({.pipeline = 1, .virtual_stages = 1, .micro_batches = 1}), {});
+  Schedule schedule = complete(forward_only(dealt(1, 1), 1), {});
   append(schedule, Rank{0}, {Op::backward, Stage{0}, MicroBatch{0}, Slice{0}});
   append(schedule, Rank{0}, {Op::step, Stage{0}, MicroBatch{0}, Slice{0}});
 

@@ -70,6 +70,17 @@ TEST(Simulate, GivesBreadthFirstGpipeTheBubbleOfItsVirtualStages) {
   }
 }
 
+TEST(Simulate, FillsThePipelineWithForwardsAlone) {
+  for (int p = 1; p <= 4; ++p) {
+    for (int v = 1; v <= 3; ++v) {
+      PerStage<Rank> rank_of;
+      for (int stage = 0; stage < p * v; ++stage) rank_of.push_back(Rank{stage % p});
+
+      EXPECT_NEAR(bubble(completed(forward_only(rank_of, 3 * p))), (p - 1.0) / (v * 3.0 * p + p - 1.0), rounding);
+    }
+  }
+}
+
 TEST(Simulate, LosesNothingToAShortLastGroup) {
   // An interleaved step is at most as long as that of the next multiple of the ranks.
   for (int p = 2; p <= 6; ++p) {
