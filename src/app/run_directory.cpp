@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/run_directory.hpp"
+
+#include <array>
+#include <filesystem>
+
+#include "base/error.hpp"
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<const char*, 6> run_files{"checkpoints", "deck.yaml", "metrics.csv", "run.log", "summary.json",
+                                               "trace.h5"};
+
+bool has_earlier_run(const fs::path& folder) {
+  for (const char* name : {"checkpoints", "metrics.csv"}) {
+    if (fs::exists(folder / name)) return true;
+  }
+  return false;
+}
+
+fs::path first_free(const fs::path& folder) {
+  for (int number = 1;; ++number) {
+    auto candidate = folder / fmt::format("previous.{}", number);
+    if (!fs::exists(candidate)) return candidate;
+  }
+}
+
+}  // namespace
+
+std::string prepare_run_directory(const std::string& folder, EarlierRun earlier) {
+  try {
+    fs::create_directories(folder);
+    if (earlier == EarlierRun::keep || !has_earlier_run(folder)) return {};
+    const auto target = first_free(folder);
+    fs::create_directory(target);
+    for (const char* name : run_files) {
+      if (fs::exists(fs::path{folder} / name)) fs::rename(fs::path{folder} / name, target / name);
+    }
+    return target.string();
+  } catch (const fs::filesystem_error& error) {
+    fail(ExitCode::bad_input, "output.directory {}: {}; give a folder that can be written", folder, error.code().message());
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,120 @@
+"""Bad input: the exit code of the design, a sentence that helps, and nothing lost."""
+import json
+import unittest
+
+from support import ApplicationTest, merged
+
+
+class Faults(ApplicationTest):
+    def assert_refused(self, run, code, *words):
+        self.assertEqual(run.code if hasattr(run, "code") else run.returncode, code, run.output if hasattr(run, "output") else run.stdout)
+        text = run.output if hasattr(run, "output") else run.stdout
+        for word in words:
+            self.assertIn(word, text)
+
+    def test_all_faults_of_a_deck_are_listed_at_once_with_their_places(self):
+        deck = self.folder / "faulty.yaml"
+        deck.write_text("model:\n  layerz: 4\n  heads: many\ntraining:\n  steps: -1\ndata:\n  train: []\n")
+        self.assert_refused(self.penstock(["check", str(deck)]), 2, "faulty.yaml:2:3", "layers", "faulty.yaml:3:10",
+                            "faulty.yaml:5:10")
+        self.assert_refused(self.penstock(["train", str(deck)], 2), 2, "faulty.yaml:2:3", "faulty.yaml:5:10")
+
+    def test_a_missing_deck_and_a_missing_option(self):
+        self.assert_refused(self.penstock(["train", str(self.folder / "none.yaml")], 1), 2, "none.yaml")
+        self.assert_refused(self.penstock(["train"]), 2, "deck")
+        self.assert_refused(self.penstock(["dance"]), 2)
+        self.assert_refused(self.penstock([]), 2)
+
+    def test_batch_identity_is_shown_with_its_numbers(self):
+        run = self.penstock(["check", str(self.deck({"training.micro_batch": 4}))])
+        self.assert_refused(run, 2, "6", "4")
+
+    def test_more_stages_than_layers(self):
+        self.assert_refused(self.train(6, {"parallel.pipeline": 6}), 2, "5", "6")
+
+    def test_ranks_that_do_not_match_the_layout(self):
+        self.assert_refused(self.train(3, {"parallel.pipeline": 2}), 2, "3 ranks", "mpirun -n 2")
+
+    def test_ranks_with_different_decks(self):
+        one, other = self.deck({"parallel.pipeline": 2}, "one.yaml"), self.deck(
+            {"parallel.pipeline": 2, "training.seed": 8}, "other.yaml")
+        program = self.penstock(["train", str(one), ":", "-n", "1", __import__("os").environ["PENSTOCK"], "train",
+                                 str(other)], 1)
+        self.assert_refused(program, 2, "rank 1", "deck hash")
+
+    def test_a_device_that_is_too_small_is_refused_before_anything_is_allocated(self):
+        for run in (self.train(2, {"parallel.pipeline": 2, "memory.device": "100 KiB"}),
+                    self.penstock(["check", str(self.deck({"memory.device": "100 KiB"}))])):
+            self.assert_refused(run, 3, "parameters", "activations", "memory.device")
+
+    def test_a_device_of_exactly_the_planned_size_is_enough(self):
+        plan = json.loads(self.penstock(["check", "--json", str(self.deck())]).stdout)
+        bytes_needed = plan["ranks"][0]["planned_device_bytes"]
+        run = self.train(1, {"memory.device": bytes_needed})
+        self.assertEqual(run.code, 0, run.output)
+        self.assert_refused(self.train(1, {"memory.device": bytes_needed - 1}), 3)
+
+    def test_too_little_text(self):
+        for size, code in ((5, 2), (20, 2), (21, 0)):
+            (self.folder / "short.txt").write_text("x" * size)
+            run = self.train(1, {"data.train": [str(self.folder / "short.txt")]})
+            self.assertEqual(run.code, code, run.output)
+        self.assert_refused(self.train(1, {"data.train": [str(self.folder / "nothing_here")]}), 2, "nothing_here")
+
+    def test_a_token_file_that_is_cut_off(self):
+        (self.folder / "cut.bin").write_bytes(b"\x00" * 100)
+        self.assert_refused(self.train(2, {"parallel.pipeline": 2, "data.train": [str(self.folder / "cut.bin")]}), 4, "cut.bin")
+
+    def schedule(self, text):
+        (self.folder / "schedule.csv").write_text(text)
+        return {"parallel.pipeline": 2, "schedule": {"file": str(self.folder / "schedule.csv")},
+                "training": {"global_batch": 2, "micro_batch": 1}}
+
+    def test_schedule_files_with_faults(self):
+        good = "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
+        self.assert_finished(self.train(2, self.schedule(good)))
+        cases = {
+            "unknown op": ("0F0,0F1,0X0,0B1\n1F0,1F1,1B0,1B1\n", ("row 1", "cell 3")),
+            "cycle": ("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n", ("shortest cycle",)),
+            "missing receive": ("0F0,0SEND_F0,0F1,0SEND_F1,0B0,0B1\n1F0,1F1,1B0,1B1\n", ("RECV",)),
+            "missing action": ("0F0,0F1,0B0,0B1\n1F0,1F1,1B0\n", ("1B1",)),
+        }
+        for name, (text, words) in cases.items():
+            with self.subTest(case=name):
+                run = self.train(2, self.schedule(text))
+                self.assertIn(run.code, (2, 4), run.output)
+                for word in words:
+                    self.assertIn(word, run.output)
+
+    def test_gradients_that_are_not_finite_stop_with_step_and_tensor(self):
+        run = self.train(2, {"parallel.pipeline": 2, "testing.non_finite_steps": [2]})
+        self.assert_refused(run, 5, "step 2", "embedding/token/weight")
+        self.assertEqual(len(run.metrics()), 1)
+
+    def test_steps_that_are_not_finite_can_be_skipped(self):
+        run = self.train(2, {"parallel.pipeline": 2, "testing.non_finite_steps": [2], "training.non_finite": "skip"})
+        self.assert_finished(run)
+        self.assertEqual([row["skipped"] for row in run.metrics()], ["0", "1", "0"])
+
+    def test_a_diverging_run_stops(self):
+        run = self.train(1, {"training.learning_rate.peak": 1e30, "training.clip": 0, "training.steps": 30})
+        self.assertEqual(run.code, 5, run.output)
+
+    def test_a_rank_without_progress_ends_the_job(self):
+        run = self.train(2, {"parallel.pipeline": 2, "training.watchdog": 1, "testing.delays": {"seed": 1, "longest": 50}})
+        self.assert_refused(run, 6, "no progress", "waiting for")
+
+    def test_override_of_an_unknown_key(self):
+        run = self.penstock(["check", str(self.deck()), "--set", "training.stepz=3"])
+        self.assert_refused(run, 2, "stepz", "steps")
+
+    def test_a_run_that_is_over_says_so(self):
+        changes = merged({"output.checkpoint_every": 1}, {})
+        first = self.train(1, changes)
+        again = self.train(1, changes, ["--resume", "auto"], directory=first.directory)
+        self.assertEqual(again.code, 0, again.output)
+        self.assertIn("nothing is left to train", again.output)
+
+
+if __name__ == "__main__":
+    unittest.main()

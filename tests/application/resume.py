@@ -1,0 +1,150 @@
+"""Interrupted runs go on as if they had not been interrupted, on any layout."""
+import signal
+import subprocess
+import time
+import unittest
+
+import h5py
+
+from support import PENSTOCK, ROOT, ApplicationTest, merged
+
+SAVED = {"training": {"steps": 6, "validate_every": 3}, "output": {"checkpoint_every": 2, "keep": 3}}
+RESUME = ["--resume", "auto"]
+
+
+class Resume(ApplicationTest):
+    def whole_run(self, changes=None):
+        run = self.train(1, merged(SAVED, changes or {}))
+        self.assert_finished(run)
+        return run
+
+    def assert_same(self, run, whole):
+        self.assert_finished(run)
+        self.assertEqual(run.losses(), whole.losses())
+        self.assertEqual(run.weights(), whole.weights())
+
+    def test_auto_starts_fresh_and_then_goes_on_bitwise_on_another_layout(self):
+        whole = self.whole_run()
+        directory = self.folder / "resumed"
+        first = self.train(2, merged(SAVED, {"training.steps": 2, "parallel.pipeline": 2}), RESUME, directory=directory)
+        self.assertIn("no checkpoint", first.output)
+        second = self.train(1, merged(SAVED, {"training.steps": 4}), RESUME, directory=directory)
+        self.assertIn("after step 2", second.output)
+        third = self.train(3, merged(SAVED, {"parallel.pipeline": 3, "schedule.kind": "gpipe"}), RESUME,
+                           directory=directory)
+        self.assertIn("after step 4", third.output)
+        # Cosine decay depends on the total: the parts were trained towards other ends, so only the form is compared.
+        self.assertEqual([row["step"] for row in third.metrics()], [row["step"] for row in whole.metrics()])
+
+    def test_a_stopped_run_is_the_uninterrupted_one(self):
+        whole = self.whole_run()
+        directory = self.folder / "stopped"
+        directory.mkdir()
+        (directory / "stop").write_text("")
+        stopped = self.train(2, merged(SAVED, {"parallel.pipeline": 2}), RESUME, directory=directory)
+        self.assertEqual(stopped.code, 75, stopped.output)
+        self.assertFalse((directory / "stop").exists())
+        self.assertEqual(len(stopped.metrics()), 1)
+        run = self.train(3, merged(SAVED, {"parallel.pipeline": 3}), RESUME, directory=directory)
+        self.assert_same(run, whole)
+
+    def test_tied_tables_and_bf16_resume_bitwise(self):
+        model = {"model": {"precision": "bf16", "tie_embeddings": True}}
+        whole = self.whole_run(model)
+        directory = self.folder / "tied"
+        directory.mkdir()
+        (directory / "stop").write_text("")
+        self.train(2, merged(SAVED, {**model, "parallel.pipeline": 2}), RESUME, directory=directory)
+        run = self.train(1, merged(SAVED, model), RESUME, directory=directory)
+        self.assert_same(run, whole)
+
+    def test_replicas_save_and_load_each_others_checkpoints(self):
+        directory = self.folder / "replicas"
+        directory.mkdir()
+        (directory / "stop").write_text("")
+        two = self.train(4, merged(SAVED, {"parallel": {"pipeline": 2, "data": 2}}), RESUME, directory=directory)
+        self.assertEqual(two.code, 75, two.output)
+        three = self.train(3, merged(SAVED, {"parallel.data": 3}), RESUME, directory=directory)
+        self.assert_finished(three)
+        whole = self.whole_run()
+        for (mine, *_), (exact, *_) in zip(three.losses(), whole.losses()):
+            self.assertAlmostEqual(float(mine), float(exact), delta=2e-5)  # another order of adding gradients
+
+    def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(self):
+        whole = self.whole_run()
+        *_, good, newest = whole.checkpoints()
+        data = bytearray(newest.read_bytes())
+        data[len(data) * 3 // 4] ^= 1
+        newest.write_bytes(data)
+        run = self.train(2, merged(SAVED, {"parallel.pipeline": 2}), RESUME, directory=whole.directory)
+        self.assert_finished(run)
+        self.assertIn(newest.name, run.output)
+        self.assertIn(f"{good.name} after step 4", run.output)
+        named = self.train(1, SAVED, ["--resume", str(good)], directory=self.folder / "named")
+        self.assert_finished(named)
+
+    def test_a_truncated_checkpoint_given_by_name_is_refused(self):
+        whole = self.whole_run()
+        newest = whole.checkpoints()[-1]
+        newest.write_bytes(newest.read_bytes()[:3000])
+        run = self.train(2, merged(SAVED, {"parallel.pipeline": 2}), ["--resume", str(newest)])
+        self.assertEqual(run.code, 4, run.output)
+        self.assertIn(newest.name, run.output)
+
+    def test_another_model_is_refused(self):
+        whole = self.whole_run()
+        run = self.train(1, merged(SAVED, {"model.hidden": 32}), ["--resume", str(whole.checkpoints()[-1])])
+        self.assertEqual(run.code, 2, run.output)
+        self.assertIn("hidden", run.output)
+
+    def test_a_fresh_start_keeps_the_files_of_the_run_before(self):
+        first = self.whole_run()
+        losses = first.losses()
+        again = self.train(1, merged(SAVED, {"training.seed": 8}), directory=first.directory)
+        self.assert_finished(again)
+        self.assertNotEqual(again.losses(), losses)
+        self.assertTrue((first.directory / "previous.1" / "metrics.csv").exists())
+        self.assertEqual(len(list((first.directory / "previous.1" / "checkpoints").iterdir())), 3)
+
+    def start(self, ranks, changes, directory):
+        deck = self.deck(merged({"output.directory": str(directory)}, changes), "started.yaml")
+        command = [str(ROOT / "scripts/mpirun.sh"), "-n", str(ranks), PENSTOCK, "train", str(deck), *RESUME]
+        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def wait_for_rows(self, directory, rows):
+        for _ in range(600):
+            path = directory / "metrics.csv"
+            if path.exists() and len(path.read_text().splitlines()) > rows:
+                return
+            time.sleep(0.05)
+        self.fail("the run did not get going")
+
+    def test_signal_usr1_to_mpirun_checkpoints_and_asks_to_submit_again(self):
+        directory = self.folder / "signalled"
+        changes = merged(SAVED, {"training.steps": 100000, "parallel.pipeline": 2, "output.checkpoint_every": 0})
+        process = self.start(2, changes, directory)
+        self.wait_for_rows(directory, 2)
+        process.send_signal(signal.SIGUSR1)
+        output, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 75, output)
+        newest = sorted((directory / "checkpoints").iterdir())[-1]
+        with h5py.File(newest) as file:
+            step = int(file.attrs["step"])
+        self.assertEqual(len((directory / "metrics.csv").read_text().splitlines()), step + 1)
+
+    def test_killed_ranks_lose_only_what_came_after_the_last_checkpoint(self):
+        whole = self.whole_run({"training.steps": 40, "output.checkpoint_every": 1})
+        directory = self.folder / "killed"
+        changes = merged(SAVED, {"training.steps": 40, "parallel.pipeline": 2, "output.checkpoint_every": 1})
+        for rows in (3, 9):
+            process = self.start(2, changes, directory)
+            self.wait_for_rows(directory, rows)
+            subprocess.run(["pkill", "-KILL", "-f", f"{PENSTOCK} train {self.folder}/started.yaml"], check=False)
+            process.communicate(timeout=60)
+            self.assertNotEqual(process.returncode, 0)
+        run = self.train(3, merged(changes, {"parallel.pipeline": 3}), RESUME, directory=directory)
+        self.assert_same(run, whole)
+
+
+if __name__ == "__main__":
+    unittest.main()
