@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view introduction = R"(# Decks
 
-<!-- Generated from the options structs: build/penstock help --manual > doc/decks.md -->
+<!-- Generated from the options structs: build/penstock help deck --markdown > doc/decks.md -->
 
 A deck is a YAML file that says all of a run: `mpirun -n 4 penstock train DECK`. Its keys stand in sections; a key that is
 left out has the default given here. `input/` holds decks to start from.

@@ -303,7 +303,7 @@ TEST(Manual, InTheRepositoryIsFresh) {
   text << file.rdbuf();
 
   EXPECT_TRUE(text.str() == manual()) << "doc/decks.md is not what the options structs say now; write it again with\n"
-                                         "  build/penstock help --manual > doc/decks.md";
+                                         "  build/penstock help deck --markdown > doc/decks.md";
 }
 
 TEST(KeyHelp, NamesEveryKey) {
