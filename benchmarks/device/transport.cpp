@@ -52,10 +52,11 @@ class Silent final : public benchmark::BenchmarkReporter {
 
 void run(int rank) {
   Silent silent;
-  if (rank == first_rank)
+  if (rank == first_rank) {
     benchmark::RunSpecifiedBenchmarks();
-  else
+  } else {
     benchmark::RunSpecifiedBenchmarks(&silent);
+  }
 }
 
 }  // namespace

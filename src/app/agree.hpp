@@ -23,12 +23,12 @@ struct Outcome {
   std::string message;
 };
 
-/// Throws the same AgreedError on all ranks if any of them failed: the first failure in rank order, with the rank unless all
-/// say the same. Collective.
+/// Throws the same AgreedError on all ranks if any of them failed: the first failure in rank order, with the rank
+/// unless all say the same. Collective.
 void agree(const Communicator& world, const Outcome& own);
 
-/// Runs `work` on every rank; if it throws an Error on any of them, all throw an AgreedError. Nothing in `work` may wait
-/// for another rank. Collective.
+/// Runs `work` on every rank; if it throws an Error on any of them, all throw an AgreedError. Nothing in `work` may
+/// wait for another rank. Collective.
 template <class Work>
 auto jointly(const Communicator& world, Work&& work) {
   using Result = std::invoke_result_t<Work>;

@@ -12,8 +12,9 @@
 
 namespace penstock {
 
-/// Reads this replica's share of a batch (`sequences` rows of inputs and targets) and copies what the rank's stages need to the
-/// device. `read` is called only on ranks with the first or the last stage. Blocks until the tokens are there.
+/// Reads this replica's share of a batch (`sequences` rows of inputs and targets) and copies what the rank's stages
+/// need to the device. `read` is called only on ranks with the first or the last stage. Blocks until the tokens are
+/// there.
 template <class Read>
 void upload_batch(RankState& state, const ComputeWork& work, const PlannedSchedule& planned, std::int64_t sequences,
                   const Read& read) {

@@ -32,7 +32,7 @@ ExitCode check(const CheckCommand& command);
 struct ShowCommand {
   std::string file;  ///< a deck, or a schedule if it ends in .csv
   std::vector<std::string> overrides;
-  std::string csv;   ///< file to write; "-" is standard output
+  std::string csv;  ///< file to write; "-" is standard output
   std::string svg;
   int columns = 100;
   bool all_actions = false;

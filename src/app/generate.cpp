@@ -15,7 +15,8 @@
 namespace penstock {
 namespace {
 
-/// The deck of the checkpoint, laid out over the ranks that were started: one pipeline, one micro-batch of one sequence.
+/// The deck of the checkpoint, laid out over the ranks that were started: one pipeline, one micro-batch of one
+/// sequence.
 Deck deck_for_generation(const GenerateCommand& command, const Communicator& world, IoThread& io) {
   return jointly(world, [&] {
     CheckpointHeader header;
@@ -53,8 +54,8 @@ ExitCode generate(const GenerateCommand& command, int* argc, char*** argv) {
       if (tokens.empty()) fail(ExitCode::bad_input, "--prompt is empty: give the text to start from");
       return tokens;
     });
-    const auto text = tokenizer->decode(
-        generation.extend(world, prompt, command.tokens, tokenizer->end_of_text(), {command.temperature, command.seed}));
+    const auto text = tokenizer->decode(generation.extend(world, prompt, command.tokens, tokenizer->end_of_text(),
+                                                          {command.temperature, command.seed}));
     if (world.rank() == 0) {
       const auto line = command.prompt + text + "\n";
       std::fwrite(line.data(), 1, line.size(), stdout);

@@ -30,8 +30,9 @@ Generation::Generation(const RunPlan& plan, RankState& state)
       work_{plan.generation, state.place().coordinate, state.kernels(), ComputeWork::Result::logits},
       executor_{plan.generation.schedule, plan.generation.ranks[state.place().coordinate], state.resources(work_)} {}
 
-std::vector<std::int32_t> Generation::extend(const Communicator& world, std::vector<std::int32_t> prompt, std::int32_t count,
-                                             std::optional<std::int32_t> end_of_text, const SamplingOptions& options) {
+std::vector<std::int32_t> Generation::extend(const Communicator& world, std::vector<std::int32_t> prompt,
+                                             std::int32_t count, std::optional<std::int32_t> end_of_text,
+                                             const SamplingOptions& options) {
   require(!prompt.empty(), "generation starts from at least one token");
   const auto start = prompt.size();
   const auto longest = static_cast<std::size_t>(plan_->shape.sequence);

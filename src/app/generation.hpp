@@ -23,21 +23,22 @@ struct SamplingOptions {
 /// Draws a token from `logits`, at `position` of the random stream: softmax(logits / temperature), in double.
 std::int32_t draw_token(std::span<const float> logits, const SamplingOptions& options, std::uint64_t position);
 
-/// Continues texts with the weights on the devices: a forward over the last `sequence` tokens for each new one, through the
-/// run's pipeline.
+/// Continues texts with the weights on the devices: a forward over the last `sequence` tokens for each new one, through
+/// the run's pipeline.
 class Generation {
  public:
   Generation(const RunPlan& plan, RankState& state);
 
-  /// The tokens that follow `prompt` (which must not be empty), up to `count` or to `end_of_text`; the same on all ranks. Collective.
+  /// The tokens that follow `prompt` (which must not be empty), up to `count` or to `end_of_text`; the same on all
+  /// ranks. Collective.
   std::vector<std::int32_t> extend(const Communicator& world, std::vector<std::int32_t> prompt, std::int32_t count,
                                    std::optional<std::int32_t> end_of_text, const SamplingOptions& options);
   std::int64_t completed() const { return executor_.completed(); }
   std::string pending() const { return executor_.pending(); }
 
  private:
-  std::int32_t next_token(const Communicator& world, std::span<const std::int32_t> window, const SamplingOptions& options,
-                          std::uint64_t position);
+  std::int32_t next_token(const Communicator& world, std::span<const std::int32_t> window,
+                          const SamplingOptions& options, std::uint64_t position);
 
   const RunPlan* plan_;
   RankState* state_;

@@ -54,14 +54,16 @@ void check_ranks(const Deck& deck, int started) {
   const auto wanted = world_size(deck);
   if (started == wanted) return;
   fail(ExitCode::bad_input,
-       "{} ranks were started, but parallel.pipeline {} x parallel.data {} = {}: start with mpirun -n {}, or change parallel",
+       "{} ranks were started, but parallel.pipeline {} x parallel.data {} = {}: start with mpirun -n {}, or change "
+       "parallel",
        started, deck.parallel.pipeline, deck.parallel.data, wanted, wanted);
 }
 
 std::string layout_text(const RunPlan& plan) {
   const auto& shape = plan.shape;
   auto text = fmt::format(
-      "model: {} parameters, {} layers; schedule {}; {} sequences = {} micro-batches x {} sequences x {} replicas of {} tokens\n",
+      "model: {} parameters, {} layers; schedule {}; {} sequences = {} micro-batches x {} sequences x {} replicas of "
+      "{} tokens\n",
       parameter_count(shape.model), shape.model.layers, plan.training.schedule.name, shape.global_batch,
       shape.micro_batches(), shape.micro_batch, shape.replicas, shape.sequence);
   for (const Rank rank : all<Rank>(shape.pipeline)) {

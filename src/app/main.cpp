@@ -15,13 +15,15 @@ namespace {
 
 constexpr const char* exit_codes =
     "Exit codes: 0 finished; 2 bad command line or deck; 3 does not fit in memory; 4 unreadable or damaged input or\n"
-    "checkpoint; 5 loss or gradients not finite; 6 no progress (watchdog); 75 stopped early on purpose after a checkpoint:\n"
+    "checkpoint; 5 loss or gradients not finite; 6 no progress (watchdog); 75 stopped early on purpose after a "
+    "checkpoint:\n"
     "submit again.";
 
 /// The command line as data; `run` is what the chosen command does.
 struct CommandLine {
-  CLI::App app{"Penstock trains language models under memory pressure: pipelines of few devices, planned memory, exact bits.",
-               "penstock"};
+  CLI::App app{
+      "Penstock trains language models under memory pressure: pipelines of few devices, planned memory, exact bits.",
+      "penstock"};
   TrainCommand train_command;
   CheckCommand check_command;
   ShowCommand show_command;
@@ -43,14 +45,16 @@ void add_train(CommandLine& line) {
   auto* command = line.app.add_subcommand("train", "train a model: mpirun -n RANKS penstock train DECK");
   command->add_option("deck", line.train_command.deck, "the deck, a YAML file")->required()->type_name("DECK");
   add_overrides(command, line.train_command.overrides);
-  command->add_option("--resume", line.train_command.resume,
-                      "auto: from the newest good checkpoint of the run's directory, if there is one; none; or a file")
+  command
+      ->add_option("--resume", line.train_command.resume,
+                   "auto: from the newest good checkpoint of the run's directory, if there is one; none; or a file")
       ->type_name("auto|none|FILE")
       ->capture_default_str();
 }
 
 void add_check(CommandLine& line) {
-  auto* command = line.app.add_subcommand("check", "lay out a deck, plan its memory, validate its schedule; trains nothing");
+  auto* command =
+      line.app.add_subcommand("check", "lay out a deck, plan its memory, validate its schedule; trains nothing");
   command->add_option("deck", line.check_command.deck, "the deck, a YAML file")->required()->type_name("DECK");
   add_overrides(command, line.check_command.overrides);
   command->add_flag("--json", line.check_command.json, "print the plan as JSON");
@@ -58,7 +62,9 @@ void add_check(CommandLine& line) {
 
 void add_show(CommandLine& line) {
   auto* command = line.app.add_subcommand("show", "draw a schedule");
-  command->add_option("file", line.show_command.file, "a deck, or a schedule (*.csv)")->required()->type_name("DECK|CSV");
+  command->add_option("file", line.show_command.file, "a deck, or a schedule (*.csv)")
+      ->required()
+      ->type_name("DECK|CSV");
   add_overrides(command, line.show_command.overrides);
   command->add_option("--csv", line.show_command.csv, "write the schedule; - is standard output")->type_name("FILE");
   command->add_option("--svg", line.show_command.svg, "write a picture; - is standard output")->type_name("FILE");
@@ -71,7 +77,8 @@ void add_show(CommandLine& line) {
 void add_trace(CommandLine& line) {
   auto* command = line.app.add_subcommand("trace", "where the time of a run went: summary, pictures, comparison");
   command->add_option("file", line.trace_command.file, "trace.h5 of a run")->required()->type_name("FILE");
-  command->add_option("--chrome", line.trace_command.chrome, "write Chrome's trace events, for Perfetto")->type_name("FILE");
+  command->add_option("--chrome", line.trace_command.chrome, "write Chrome's trace events, for Perfetto")
+      ->type_name("FILE");
   command->add_option("--svg", line.trace_command.svg, "write a picture of one step")->type_name("FILE");
   command->add_option("--step", line.trace_command.step, "the step to draw; the last if not given")->type_name("N");
   command->add_option("--against", line.trace_command.against, "compare with another trace")->type_name("FILE");
@@ -82,11 +89,16 @@ void add_trace(CommandLine& line) {
 
 void add_generate(CommandLine& line) {
   auto& options = line.generate_command;
-  auto* command = line.app.add_subcommand("generate", "text from a checkpoint, on one rank or on as many as mpirun starts");
-  command->add_option("checkpoint", options.checkpoint, "a checkpoint, checkpoints/step_*.h5")->required()->type_name("FILE");
+  auto* command =
+      line.app.add_subcommand("generate", "text from a checkpoint, on one rank or on as many as mpirun starts");
+  command->add_option("checkpoint", options.checkpoint, "a checkpoint, checkpoints/step_*.h5")
+      ->required()
+      ->type_name("FILE");
   add_overrides(command, options.overrides);
   command->add_option("--prompt", options.prompt, "what the text starts with")->capture_default_str();
-  command->add_option("--tokens", options.tokens, "length of the text")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--tokens", options.tokens, "length of the text")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->add_option("--temperature", options.temperature, "divides the logits; 0: always the likeliest token")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
@@ -141,4 +153,6 @@ int main_with_errors(int argc, char** argv) {
 }  // namespace
 }  // namespace penstock
 
-int main(int argc, char** argv) { return penstock::main_with_errors(argc, argv); }
+int main(int argc, char** argv) {
+  return penstock::main_with_errors(argc, argv);
+}

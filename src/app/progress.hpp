@@ -8,8 +8,8 @@
 
 namespace penstock {
 
-/// Shows the course of a run on the first rank's standard output: a line a step, at most two a second, the first, the last and
-/// validated steps always.
+/// Shows the course of a run on the first rank's standard output: a line a step, at most two a second, the first, the
+/// last and validated steps always.
 class Progress {
  public:
   Progress(std::int64_t total_steps, bool shown) : total_steps_{total_steps}, shown_{shown} {}

@@ -11,8 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<const char*, 6> run_files{"checkpoints", "deck.yaml", "metrics.csv", "run.log", "summary.json",
-                                               "trace.h5"};
+constexpr std::array<const char*, 6> run_files{"checkpoints", "deck.yaml",    "metrics.csv",
+                                               "run.log",     "summary.json", "trace.h5"};
 
 bool has_earlier_run(const fs::path& folder) {
   for (const char* name : {"checkpoints", "metrics.csv"}) {
@@ -41,7 +41,8 @@ std::string prepare_run_directory(const std::string& folder, EarlierRun earlier)
     }
     return target.string();
   } catch (const fs::filesystem_error& error) {
-    fail(ExitCode::bad_input, "output.directory {}: {}; give a folder that can be written", folder, error.code().message());
+    fail(ExitCode::bad_input, "output.directory {}: {}; give a folder that can be written", folder,
+         error.code().message());
   }
 }
 

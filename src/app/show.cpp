@@ -49,8 +49,8 @@ ExitCode show(const ShowCommand& command) {
   if (command.csv == "-" || command.svg == "-") return ExitCode::finished;
   const auto& shape = schedule.shape;
   const auto summary = summarize(timeline);
-  fmt::print("{}: {} ranks, {} stages, {} micro-batches; bubble {:.2f} % where F, I, W, R last 1 and B 2\n{}\n", schedule.name,
-             shape.ranks, shape.stages, shape.micro_batches, 100 * summary.bubble_makespan,
+  fmt::print("{}: {} ranks, {} stages, {} micro-batches; bubble {:.2f} % where F, I, W, R last 1 and B 2\n{}\n",
+             schedule.name, shape.ranks, shape.stages, shape.micro_batches, 100 * summary.bubble_makespan,
              draw_text(timeline, command.columns));
   if (command.all_actions) fmt::print("{}", list_text(schedule));
   return ExitCode::finished;

@@ -21,10 +21,10 @@ struct RankReport {
 
 /// The same on all ranks.
 struct StepReport {
-  Seconds compute_busy{0};        ///< summed over ranks
-  Bytes peak_device_bytes{0};     ///< largest over ranks
+  Seconds compute_busy{0};          ///< summed over ranks
+  Bytes peak_device_bytes{0};       ///< largest over ranks
   std::optional<std::string> stop;  ///< the first reason in rank order: all stop, or none
-  std::vector<double> losses;     ///< of the global batch's micro-batches, replica after replica
+  std::vector<double> losses;       ///< of the global batch's micro-batches, replica after replica
 };
 
 /// Collects the reports of all ranks. Collective.

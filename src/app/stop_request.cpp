@@ -31,17 +31,23 @@ void install(int number) {
 
 std::string signal_text(int number) {
   switch (number) {
-    case SIGUSR1: return "signal USR1";
-    case SIGTERM: return "signal TERM";
-    case SIGINT: return "signal INT";
-    default: return fmt::format("signal {}", number);
+    case SIGUSR1:
+      return "signal USR1";
+    case SIGTERM:
+      return "signal TERM";
+    case SIGINT:
+      return "signal INT";
+    default:
+      return fmt::format("signal {}", number);
   }
 }
 
 }  // namespace
 
 StopRequest::StopRequest(std::string directory, Seconds time_limit)
-    : stop_file_{(std::filesystem::path{std::move(directory)} / "stop").string()}, start_{now()}, time_limit_{time_limit} {
+    : stop_file_{(std::filesystem::path{std::move(directory)} / "stop").string()},
+      start_{now()},
+      time_limit_{time_limit} {
   for (const int number : {SIGUSR1, SIGTERM, SIGINT}) install(number);
 }
 

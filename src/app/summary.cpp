@@ -30,12 +30,12 @@ Json times_json(const std::array<TimeAccount::Row, activity_count>& rows) {
 }
 
 std::string memory_text(const RunSummary& summary) {
-  std::string text =
-      fmt::format("{:<6}{:>16}{:>16}{:>16}{:>16}\n", "rank", "device planned", "device peak", "host planned", "resident");
+  std::string text = fmt::format("{:<6}{:>16}{:>16}{:>16}{:>16}\n", "rank", "device planned", "device peak",
+                                 "host planned", "resident");
   for (std::size_t rank = 0; rank < summary.ranks.size(); ++rank) {
     const auto& bytes = summary.ranks[rank];
-    text += fmt::format("{:<6}{:>16}{:>16}{:>16}{:>16}\n", rank, to_text(bytes.planned_device), to_text(bytes.peak_device),
-                        to_text(bytes.planned_host), to_text(bytes.resident_set));
+    text += fmt::format("{:<6}{:>16}{:>16}{:>16}{:>16}\n", rank, to_text(bytes.planned_device),
+                        to_text(bytes.peak_device), to_text(bytes.planned_host), to_text(bytes.resident_set));
   }
   return text;
 }

@@ -9,12 +9,18 @@ namespace penstock {
 
 std::string_view name_of(Activity activity) {
   switch (activity) {
-    case Activity::compute: return "compute";
-    case Activity::waiting: return "waiting";
-    case Activity::data: return "data";
-    case Activity::validation: return "validation";
-    case Activity::checkpoint: return "checkpoint";
-    case Activity::other: return "other";
+    case Activity::compute:
+      return "compute";
+    case Activity::waiting:
+      return "waiting";
+    case Activity::data:
+      return "data";
+    case Activity::validation:
+      return "validation";
+    case Activity::checkpoint:
+      return "checkpoint";
+    case Activity::other:
+      return "other";
   }
   return "?";
 }
@@ -25,8 +31,8 @@ std::array<TimeAccount::Row, activity_count> TimeAccount::over_ranks(const Commu
     const auto all = world.all_gather(seconds_[i].value);
     double sum = 0;
     for (const double value : all) sum += value;
-    rows[i] = {static_cast<Activity>(i), *std::min_element(all.begin(), all.end()), sum / static_cast<double>(all.size()),
-               *std::max_element(all.begin(), all.end())};
+    rows[i] = {static_cast<Activity>(i), *std::min_element(all.begin(), all.end()),
+               sum / static_cast<double>(all.size()), *std::max_element(all.begin(), all.end())};
   }
   return rows;
 }
@@ -34,7 +40,8 @@ std::array<TimeAccount::Row, activity_count> TimeAccount::over_ranks(const Commu
 std::string to_text(const std::array<TimeAccount::Row, activity_count>& rows) {
   double total = 0;
   for (const auto& row : rows) total += row.average;
-  std::string text = fmt::format("{:<12}{:>12}{:>12}{:>12}{:>8}\n", "seconds", "minimum", "average", "maximum", "share");
+  std::string text =
+      fmt::format("{:<12}{:>12}{:>12}{:>12}{:>8}\n", "seconds", "minimum", "average", "maximum", "share");
   for (const auto& row : rows) {
     text += fmt::format("{:<12}{:>12.3f}{:>12.3f}{:>12.3f}{:>7.1f}%\n", name_of(row.activity), row.minimum, row.average,
                         row.maximum, total > 0 ? 100 * row.average / total : 0.0);

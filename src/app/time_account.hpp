@@ -13,9 +13,9 @@ namespace penstock {
 
 /// What a rank's time went into.
 enum class Activity : std::uint8_t {
-  compute,     ///< the compute lane's busy time within steps
-  waiting,     ///< the rest of the steps: bubble, messages, CPU stages
-  data,        ///< reading and uploading batches
+  compute,  ///< the compute lane's busy time within steps
+  waiting,  ///< the rest of the steps: bubble, messages, CPU stages
+  data,     ///< reading and uploading batches
   validation,
   checkpoint,  ///< taking snapshots, and waiting for earlier writes
   other        ///< between the steps: metrics, agreement of the ranks

@@ -16,7 +16,8 @@ namespace penstock {
 class TraceCollector {
  public:
   /// Times are counted from `start`, taken behind a barrier. `steps`: how many are kept.
-  TraceCollector(std::string schedule, const RankPlace& place, std::int32_t pipeline, std::int32_t steps, Seconds start);
+  TraceCollector(std::string schedule, const RankPlace& place, std::int32_t pipeline, std::int32_t steps,
+                 Seconds start);
 
   /// The timeline for the executor to fill in for the next step; earlier ones beyond the limit are dropped.
   Timeline* next_step();

@@ -18,7 +18,8 @@ std::int32_t step_to_draw(const Timeline& timeline, const TraceCommand& command)
   for (const auto step : steps) {
     if (step == command.step) return step;
   }
-  fail(ExitCode::bad_input, "--step {}: {} holds steps {} to {}", command.step, command.file, steps.front(), steps.back());
+  fail(ExitCode::bad_input, "--step {}: {} holds steps {} to {}", command.step, command.file, steps.front(),
+       steps.back());
 }
 
 }  // namespace

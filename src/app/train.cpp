@@ -25,8 +25,8 @@ Deck read_deck_on_all_ranks(const TrainCommand& command, const Communicator& wor
   jointly(world, [&] {
     if (own == all.front()) return;
     fail(ExitCode::bad_input,
-         "this rank has {}, rank 0 has {}: start the same program with the same deck and the same --set on all ranks", own,
-         all.front());
+         "this rank has {}, rank 0 has {}: start the same program with the same deck and the same --set on all ranks",
+         own, all.front());
   });
   return deck;
 }
@@ -39,7 +39,8 @@ void prepare_directory(const Deck& deck, const TrainCommand& command, const Comm
         prepare_run_directory(folder, command.resume == "none" ? EarlierRun::move_away : EarlierRun::keep);
     log::copy_to_file((std::filesystem::path{folder} / "run.log").string());
     write_text((std::filesystem::path{folder} / "deck.yaml").string(), effective_deck(deck));
-    if (!moved.empty()) log::note("the files of an earlier run are now in {}; --resume auto would go on with it", moved);
+    if (!moved.empty())
+      log::note("the files of an earlier run are now in {}; --resume auto would go on with it", moved);
   });
 }
 

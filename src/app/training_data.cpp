@@ -16,10 +16,11 @@ void note_summary(const DataSummary& summary) {
 TrainingData open_on_this_rank(const Deck& deck, bool counts_entropies) {
   const auto vocabulary = model_spec(deck).vocabulary;
   auto train = open_data(deck.data.train, {.key = "data.train"});
-  TrainingData data{
-      std::move(train.summary),
-      TrainingSamples{train.tokens, deck.training.sequence, deck.training.seed, vocabulary, "data.train"},
-      {}, {}, {}};
+  TrainingData data{std::move(train.summary),
+                    TrainingSamples{train.tokens, deck.training.sequence, deck.training.seed, vocabulary, "data.train"},
+                    {},
+                    {},
+                    {}};
   if (deck.data.validation.empty()) return data;
   auto validation = open_data(deck.data.validation, {.key = "data.validation"});
   data.validation_summary = std::move(validation.summary);

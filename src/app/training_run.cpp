@@ -102,7 +102,8 @@ std::string TrainingRun::pending() const {
 ExitCode TrainingRun::run() {
   std::int64_t step = first_step_ - 1;
   if (step >= deck_.training.steps) {
-    log::note("the checkpoint has {} steps and training.steps is {}: nothing is left to train", step, deck_.training.steps);
+    log::note("the checkpoint has {} steps and training.steps is {}: nothing is left to train", step,
+              deck_.training.steps);
   }
   while (step < deck_.training.steps && !stop_reason_) {
     train_step(++step);
@@ -116,7 +117,8 @@ void TrainingRun::train_step(std::int64_t step) {
   const auto begin = now();
   const std::int64_t share = plan_.shape.global_batch / plan_.shape.replicas;
   const std::int64_t first = (step - 1) * plan_.shape.global_batch + state_.place().replica * share;
-  const auto poisoned = std::count(deck_.testing.non_finite_steps.begin(), deck_.testing.non_finite_steps.end(), step) > 0;
+  const auto poisoned =
+      std::count(deck_.testing.non_finite_steps.begin(), deck_.testing.non_finite_steps.end(), step) > 0;
   or_end_job(*world_, [&] {
     upload_batch(state_, work_, plan_.training, share,
                  [&](auto inputs, auto targets) { data_.train.read_batch(first, share, inputs, targets); });
@@ -165,10 +167,11 @@ StepMetrics TrainingRun::measure(std::int64_t step, Seconds duration, const Step
 
 void TrainingRun::refuse_non_finite_loss(const StepMetrics& row) const {
   if (std::isfinite(row.loss) || deck_.training.optimizer.non_finite == NonFinite::skip) return;
-  throw AgreedError{ExitCode::not_finite,
-                    fmt::format("step {}: the loss is {} on pipeline rank {}, though all gradients are finite; look at the "
-                                "data of this step, or lower training.learning_rate",
-                                row.step, row.loss, plan_.training.schedule.rank_of[plan_.training.schedule.last_stage()])};
+  throw AgreedError{
+      ExitCode::not_finite,
+      fmt::format("step {}: the loss is {} on pipeline rank {}, though all gradients are finite; look at the "
+                  "data of this step, or lower training.learning_rate",
+                  row.step, row.loss, plan_.training.schedule.rank_of[plan_.training.schedule.last_stage()])};
 }
 
 std::optional<double> TrainingRun::validate_if_due(std::int64_t step) {

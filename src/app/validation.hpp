@@ -18,8 +18,8 @@ class Validation {
   /// `batches`: global batches of the validation samples that are used; 0: all. The arguments outlive the object.
   Validation(const RunPlan& plan, RankState& state, const ValidationSamples& samples, std::int32_t batches);
 
-  /// Mean loss over the target tokens [nats], the same on all ranks. Windows go through in micro-batches of the plan, and their
-  /// losses are added in order of windows: the bits do not depend on the layout. Collective.
+  /// Mean loss over the target tokens [nats], the same on all ranks. Windows go through in micro-batches of the plan,
+  /// and their losses are added in order of windows: the bits do not depend on the layout. Collective.
   double loss(const Communicator& world);
   std::int64_t completed() const { return executor_.completed(); }
   std::string pending() const { return executor_.pending(); }

@@ -3,6 +3,8 @@
 
 namespace penstock {
 
-std::string program_version() { return PENSTOCK_VERSION; }
+std::string program_version() {
+  return PENSTOCK_VERSION;
+}
 
 }  // namespace penstock

@@ -5,8 +5,8 @@
 
 namespace penstock {
 
-/// Owns one handle of a C library. Traits give `Handle`, `null()` and `close(Handle)`, which reports a failure and never
-/// throws.
+/// Owns one handle of a C library. Traits give `Handle`, `null()` and `close(Handle)`, which reports a failure and
+/// never throws.
 template <class Traits>
 class UniqueHandle {
  public:

@@ -61,7 +61,11 @@ void copy_to_file(const std::string& path) {
 void note(std::string_view line) {
   if (state().shows_notes) write(stdout, "", line);
 }
-void warning(std::string_view line) { write(stderr, "warning: ", line); }
-void error(std::string_view line) { write(stderr, "error: ", line); }
+void warning(std::string_view line) {
+  write(stderr, "warning: ", line);
+}
+void error(std::string_view line) {
+  write(stderr, "error: ", line);
+}
 
 }  // namespace penstock::log

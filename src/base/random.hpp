@@ -8,8 +8,9 @@
 
 namespace penstock {
 
-/// Four random 32-bit words from a counter and a key: Philox 4x32 with 10 rounds (Salmon et al., "Parallel random numbers:
-/// as easy as 1, 2, 3", SC 2011). No state: the same counter and key give the same words on every rank and thread.
+/// Four random 32-bit words from a counter and a key: Philox 4x32 with 10 rounds (Salmon et al., "Parallel random
+/// numbers: as easy as 1, 2, 3", SC 2011). No state: the same counter and key give the same words on every rank and
+/// thread.
 constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = std::uint64_t{0xD2511F53} * counter[0];
@@ -23,7 +24,13 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
 }
 
 /// What a stream of random numbers is for; streams with different purposes never meet.
-enum class RandomPurpose : std::uint32_t { initialization = 1, sample_order = 2, text_sampling = 3, delays = 4, tests = 5 };
+enum class RandomPurpose : std::uint32_t {
+  initialization = 1,
+  sample_order = 2,
+  text_sampling = 3,
+  delays = 4,
+  tests = 5
+};
 
 /// Random numbers addressed by (seed, purpose, stream, position): any of them can be drawn without the ones before.
 class CounterRandom {
@@ -35,9 +42,10 @@ class CounterRandom {
 
   /// Four words at `position` (up to 2^32 - 1 with streams up to 2^56 - 1).
   constexpr std::array<std::uint32_t, 4> words(std::uint64_t position) const {
-    return philox({static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32U) ^ (purpose_ << 24U),
-                   static_cast<std::uint32_t>(stream_), static_cast<std::uint32_t>(stream_ >> 32U)},
-                  key_);
+    return philox(
+        {static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32U) ^ (purpose_ << 24U),
+         static_cast<std::uint32_t>(stream_), static_cast<std::uint32_t>(stream_ >> 32U)},
+        key_);
   }
 
   /// Uniform in [0, 1), 53 bits.

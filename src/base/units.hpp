@@ -45,17 +45,21 @@ struct Flops {
 /// `2.00 GiB`, `704.0 KiB`, `12 B`: for people.
 std::string to_text(Bytes bytes);
 
-/// Reads `2 GiB`, `2GB`, `512 MiB`, `1.5 GiB`, `4096`, `4096 B`; powers of 1024 for KiB.., of 1000 for KB... Empty when the
-/// text is no number of bytes, is negative, or exceeds 2^63 - 1.
+/// Reads `2 GiB`, `2GB`, `512 MiB`, `1.5 GiB`, `4096`, `4096 B`; powers of 1024 for KiB.., of 1000 for KB... Empty when
+/// the text is no number of bytes, is negative, or exceeds 2^63 - 1.
 std::optional<Bytes> parse_bytes(std::string_view text);
 
 /// The machine's monotonic clock, the same for all processes of a node.
 Seconds now();
 
 /// `value` rounded up to a multiple of `unit`.
-constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
 /// value / unit, rounded up.
-constexpr std::int64_t divide_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit; }
+constexpr std::int64_t divide_up(std::int64_t value, std::int64_t unit) {
+  return (value + unit - 1) / unit;
+}
 
 }  // namespace penstock

@@ -25,15 +25,23 @@ void ComputeWork::begin(double loss_scale) {
   std::fill(fresh_.begin(), fresh_.end(), true);
 }
 
-bool ComputeWork::has_first_stage() const { return math_[Stage{0}] != nullptr; }
-bool ComputeWork::has_last_stage() const { return math_[planned_->schedule.last_stage()] != nullptr; }
+bool ComputeWork::has_first_stage() const {
+  return math_[Stage{0}] != nullptr;
+}
+bool ComputeWork::has_last_stage() const {
+  return math_[planned_->schedule.last_stage()] != nullptr;
+}
 
 void ComputeWork::compute(const Action& action, const StageBuffers& buffers) {
   const auto& math = *math_[action.stage];
   const auto own = of_micro_batch(action, buffers);
   switch (action.op) {
-    case Op::forward: forward(action, own); break;
-    case Op::recompute: math.recompute(*kernels_, own); break;
+    case Op::forward:
+      forward(action, own);
+      break;
+    case Op::recompute:
+      math.recompute(*kernels_, own);
+      break;
     case Op::backward:
       start_gradients(action.stage, own);
       math.backward(*kernels_, own, loss_scale_);
@@ -42,7 +50,9 @@ void ComputeWork::compute(const Action& action, const StageBuffers& buffers) {
       start_gradients(action.stage, own);
       math.backward_input(*kernels_, own, loss_scale_);
       break;
-    case Op::backward_weight: math.backward_weight(*kernels_, own); break;
+    case Op::backward_weight:
+      math.backward_weight(*kernels_, own);
+      break;
     case Op::send_forward:
     case Op::receive_forward:
     case Op::send_backward:
@@ -51,7 +61,8 @@ void ComputeWork::compute(const Action& action, const StageBuffers& buffers) {
     case Op::offload_gradients:
     case Op::reduce:
     case Op::validate:
-    case Op::step: fail(ExitCode::internal, "{} is no compute action", name_of(action.op));
+    case Op::step:
+      fail(ExitCode::internal, "{} is no compute action", name_of(action.op));
   }
 }
 
@@ -89,7 +100,9 @@ StageBuffers ComputeWork::of_micro_batch(const Action& action, const StageBuffer
   return own;
 }
 
-void ComputeWork::cpu(const Action& action) { fail(ExitCode::internal, "{} in a schedule that only computes", name_of(action.op)); }
+void ComputeWork::cpu(const Action& action) {
+  fail(ExitCode::internal, "{} in a schedule that only computes", name_of(action.op));
+}
 
 std::span<std::byte> ComputeWork::host_gradients(Stage stage) {
   fail(ExitCode::internal, "gradients of stage {} in a schedule that only computes", stage);

@@ -56,8 +56,8 @@ class ComputeWork : public StageWork {
   double loss_scale_ = 1;
 };
 
-/// Copies a step's tokens into the layout of a stage's tokens buffer: per micro-batch, inputs (if `first`), then targets
-/// (if `last`); rows of all micro-batches ascending.
+/// Copies a step's tokens into the layout of a stage's tokens buffer: per micro-batch, inputs (if `first`), then
+/// targets (if `last`); rows of all micro-batches ascending.
 std::vector<std::int32_t> pack_tokens(std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets,
                                       std::int64_t rows_per_micro_batch, bool first, bool last);
 

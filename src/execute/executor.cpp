@@ -12,10 +12,13 @@ namespace penstock {
 namespace {
 
 Transport::Kind message_kind(Op op) {
-  return op == Op::send_forward || op == Op::receive_forward ? Transport::Kind::activations : Transport::Kind::gradients;
+  return op == Op::send_forward || op == Op::receive_forward ? Transport::Kind::activations
+                                                             : Transport::Kind::gradients;
 }
 
-Bytes size_of_span(std::span<std::byte> span) { return {static_cast<std::int64_t>(span.size())}; }
+Bytes size_of_span(std::span<std::byte> span) {
+  return {static_cast<std::int64_t>(span.size())};
+}
 
 }  // namespace
 
@@ -65,8 +68,8 @@ class Executor::Preparation {
       // What happens on other ranks arrives by message: their receives, or the exchanges of the CPU stages.
       if (need.rank != plan_.rank) continue;
       const auto found = position_.find(need.action);
-      require(found != position_.end(), "{} needs {}, which is not before it in the list of rank {}", to_text(node.action),
-              to_text(need.action), plan_.rank);
+      require(found != position_.end(), "{} needs {}, which is not before it in the list of rank {}",
+              to_text(node.action), to_text(need.action), plan_.rank);
       result.push_back(found->second);
     }
     std::sort(result.begin(), result.end());
@@ -76,8 +79,8 @@ class Executor::Preparation {
 
   std::byte* address(const SymbolicBuffer& buffer) const {
     const auto found = live_.find(buffer);
-    require(found != live_.end(), "rank {}: {} of stage {} is used where it is not live", plan_.rank, name_of(buffer.kind),
-            buffer.stage);
+    require(found != live_.end(), "rank {}: {} of stage {} is used where it is not live", plan_.rank,
+            name_of(buffer.kind), buffer.stage);
     return resources_.device_base + found->second.offset.value;
   }
 
@@ -86,18 +89,40 @@ class Executor::Preparation {
     std::byte* data = address(buffer);
     const bool own = buffer.stage == prepared.action.stage;
     switch (buffer.kind) {
-      case BufferKind::parameters: to.parameters = data; break;
-      case BufferKind::gradients: to.gradients = data; break;
-      case BufferKind::tokens: to.tokens = reinterpret_cast<const std::int32_t*>(data); break;  // NOLINT: raw device memory
-      case BufferKind::workspace: to.workspace = data; break;
+      case BufferKind::parameters:
+        to.parameters = data;
+        break;
+      case BufferKind::gradients:
+        to.gradients = data;
+        break;
+      case BufferKind::tokens:
+        to.tokens = reinterpret_cast<const std::int32_t*>(data);
+        break;  // NOLINT: raw device memory
+      case BufferKind::workspace:
+        to.workspace = data;
+        break;
       // Between stages of one rank the output of one is the input of the other, without a copy; gradients likewise.
-      case BufferKind::input: own ? void(to.input = data) : void(to.output = data); break;
-      case BufferKind::output: to.output = data; break;
-      case BufferKind::activations: to.activations = data; break;
-      case BufferKind::logits: to.logits = data; break;
-      case BufferKind::output_gradient: own ? void(to.output_gradient = data) : void(to.input_gradient = data); break;
-      case BufferKind::input_gradient: to.input_gradient = data; break;
-      case BufferKind::weight_operands: to.weight_operands = data; break;
+      case BufferKind::input:
+        own ? void(to.input = data) : void(to.output = data);
+        break;
+      case BufferKind::output:
+        to.output = data;
+        break;
+      case BufferKind::activations:
+        to.activations = data;
+        break;
+      case BufferKind::logits:
+        to.logits = data;
+        break;
+      case BufferKind::output_gradient:
+        own ? void(to.output_gradient = data) : void(to.input_gradient = data);
+        break;
+      case BufferKind::input_gradient:
+        to.input_gradient = data;
+        break;
+      case BufferKind::weight_operands:
+        to.weight_operands = data;
+        break;
     }
   }
 
@@ -115,12 +140,18 @@ class Executor::Preparation {
 
   static BufferKind transferred_kind(Op op) {
     switch (op) {
-      case Op::send_forward: return BufferKind::output;
-      case Op::receive_forward: return BufferKind::input;
-      case Op::send_backward: return BufferKind::input_gradient;
-      case Op::receive_backward: return BufferKind::output_gradient;
-      case Op::offload_gradients: return BufferKind::gradients;
-      case Op::fetch_forward: return BufferKind::parameters;
+      case Op::send_forward:
+        return BufferKind::output;
+      case Op::receive_forward:
+        return BufferKind::input;
+      case Op::send_backward:
+        return BufferKind::input_gradient;
+      case Op::receive_backward:
+        return BufferKind::output_gradient;
+      case Op::offload_gradients:
+        return BufferKind::gradients;
+      case Op::fetch_forward:
+        return BufferKind::parameters;
       case Op::forward:
       case Op::backward:
       case Op::backward_input:
@@ -128,7 +159,8 @@ class Executor::Preparation {
       case Op::recompute:
       case Op::reduce:
       case Op::validate:
-      case Op::step: break;
+      case Op::step:
+        break;
     }
     fail(ExitCode::internal, "{} moves no buffer", name_of(op));
   }
@@ -197,8 +229,10 @@ Event Executor::issue(const Prepared& prepared, std::vector<Event> after) {
   const auto& action = prepared.action;
   switch (prepared.lane) {
     case Lane::compute:
-      return lanes.compute->submit(std::move(after), [work, &prepared] { work->compute(prepared.action, prepared.buffers); });
-    case Lane::cpu: return lanes.cpu->submit(std::move(after), [work, &prepared] { work->cpu(prepared.action); });
+      return lanes.compute->submit(std::move(after),
+                                   [work, &prepared] { work->compute(prepared.action, prepared.buffers); });
+    case Lane::cpu:
+      return lanes.cpu->submit(std::move(after), [work, &prepared] { work->cpu(prepared.action); });
     case Lane::to_host: {
       const auto host = work->host_gradients(action.stage);
       return resources_.device->copy_to_host(*lanes.to_host, std::move(after), host.data(), prepared.device_data,
@@ -213,8 +247,8 @@ Event Executor::issue(const Prepared& prepared, std::vector<Event> after) {
       return resources_.transport->send(prepared.peer, message_kind(action.op), std::move(after), prepared.device_data,
                                         prepared.bytes);
     case Lane::receive:
-      return resources_.transport->receive(prepared.peer, message_kind(action.op), std::move(after), prepared.device_data,
-                                           prepared.bytes);
+      return resources_.transport->receive(prepared.peer, message_kind(action.op), std::move(after),
+                                           prepared.device_data, prepared.bytes);
   }
   return {};
 }

@@ -50,17 +50,17 @@ struct LaneQueues {
 struct ExecutorResources {
   LaneQueues* lanes = nullptr;
   Device* device = nullptr;
-  Arena* arena = nullptr;          ///< holds the persistent buffers already
+  Arena* arena = nullptr;            ///< holds the persistent buffers already
   std::byte* device_base = nullptr;  ///< the address of offset 0
-  Transport* transport = nullptr;  ///< may be null when the schedule has one rank
+  Transport* transport = nullptr;    ///< may be null when the schedule has one rank
   StageWork* work = nullptr;
 };
 
 /// Runs one rank's list of one schedule, step after step.
 ///
-/// The list is issued in order from the calling thread: each action takes its planned buffers at its place, is queued on its
-/// lane behind the events of what it needs (semantics) and of what freed its memory (plan), and frees what it frees. Nothing
-/// here decides order. Addresses are fixed by the plan, so everything but the events is prepared once.
+/// The list is issued in order from the calling thread: each action takes its planned buffers at its place, is queued
+/// on its lane behind the events of what it needs (semantics) and of what freed its memory (plan), and frees what it
+/// frees. Nothing here decides order. Addresses are fixed by the plan, so everything but the events is prepared once.
 class Executor {
  public:
   Executor(const Schedule& schedule, const RankPlan& plan, const ExecutorResources& resources);
@@ -69,17 +69,18 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// One step; returns when all of the rank's actions are complete. Rethrows the first failure of an action at once, without
-  /// waiting for messages that other ranks may never send: with peers the job must then be ended; alone, the destructor
-  /// waits for what is queued. `trace`: append the step's spans and memory samples (times on the machine's clock; may be
-  /// null).
+  /// One step; returns when all of the rank's actions are complete. Rethrows the first failure of an action at once,
+  /// without waiting for messages that other ranks may never send: with peers the job must then be ended; alone, the
+  /// destructor waits for what is queued. `trace`: append the step's spans and memory samples (times on the machine's
+  /// clock; may be null).
   void run(std::int32_t step, Timeline* trace);
 
   /// Seconds that the compute lane was busy in the last run.
   Seconds compute_busy() const { return compute_busy_; }
   /// Actions completed since construction: the watchdog's sign of progress. Any thread.
   std::int64_t completed() const { return progress_->completed.load(); }
-  /// The first actions that are not complete, for the watchdog's report: "1F3 (needs RECV), ...". Any thread, while running.
+  /// The first actions that are not complete, for the watchdog's report: "1F3 (needs RECV), ...". Any thread, while
+  /// running.
   std::string pending() const;
 
  private:

@@ -31,13 +31,15 @@ struct RankPlace {
   }
 };
 
-/// The host stages of one rank, laid out as its plan's device buffers. Also without a device: for their bytes in `check`.
+/// The host stages of one rank, laid out as its plan's device buffers. Also without a device: for their bytes in
+/// `check`.
 std::vector<HostStageShape> host_stage_shapes(const RunPlan& plan, const RankPlace& place);
 
 /// What a rank holds for a whole run: the device with its planned memory, lanes, transport, kernels, host stages.
 class RankState {
  public:
-  /// Collective over `world`, which has pipeline x replicas ranks. Reserves the rank's planned device bytes, and no more.
+  /// Collective over `world`, which has pipeline x replicas ranks. Reserves the rank's planned device bytes, and no
+  /// more.
   RankState(const RunPlan& plan, const Communicator& world, const DeviceOptions& device, const DelayOptions& delays);
 
   const RankPlace& place() const { return place_; }

@@ -102,11 +102,11 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
   }
   const auto batch_stages = stage_shapes(shape, plan.partition, shape.micro_batch);
   plan.validation = with_sizes(evaluation_schedule(schedule, shape.micro_batches()), batch_stages, kernels);
-  plan.generation =
-      with_sizes(evaluation_schedule(schedule, 1), stage_shapes(shape, plan.partition, 1), kernels);
+  plan.generation = with_sizes(evaluation_schedule(schedule, 1), stage_shapes(shape, plan.partition, 1), kernels);
   plan.training = with_sizes(std::move(schedule), batch_stages, kernels);
   const Stage last = plan.generation.schedule.last_stage();
-  plan.generation.bytes[last][workspace_index] += StageMath{plan.generation.stages[last]}.layout(BufferKind::logits).bytes;
+  plan.generation.bytes[last][workspace_index] +=
+      StageMath{plan.generation.stages[last]}.layout(BufferKind::logits).bytes;
 
   for (const Rank rank : all<Rank>(shape.pipeline)) {
     plan.persistent.push_back(

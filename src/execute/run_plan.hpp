@@ -26,13 +26,13 @@ struct RunShape {
   std::int32_t replicas = 1;
   std::optional<std::vector<std::int32_t>> layers_per_stage;
   ScheduleOptions schedule;
-  std::string schedule_csv;           ///< the text of schedule.file, when that is given
+  std::string schedule_csv;  ///< the text of schedule.file, when that is given
   Recompute recompute = Recompute::none;
-  bool steps_wait_for_norm = true;    ///< clipping, or skipping of steps that are not finite
-  std::int64_t sequence = 1;          ///< tokens
-  std::int64_t micro_batch = 1;       ///< sequences
-  std::int64_t global_batch = 1;      ///< sequences
-  Bytes device_capacity{0};           ///< of one rank
+  bool steps_wait_for_norm = true;  ///< clipping, or skipping of steps that are not finite
+  std::int64_t sequence = 1;        ///< tokens
+  std::int64_t micro_batch = 1;     ///< sequences
+  std::int64_t global_batch = 1;    ///< sequences
+  Bytes device_capacity{0};         ///< of one rank
 
   std::int64_t micro_batches() const { return global_batch / (micro_batch * replicas); }
 };

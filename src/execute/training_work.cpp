@@ -23,8 +23,8 @@ std::int32_t index_of_table(const HostStage& stage) {
   return static_cast<std::int32_t>(found - parameters.begin());
 }
 
-/// The part of `stage` in giving the last stage its copy of the first one's table: the first sends, the last receives, or
-/// copies on the same rank.
+/// The part of `stage` in giving the last stage its copy of the first one's table: the first sends, the last receives,
+/// or copies on the same rank.
 void pass_tied_table(const Schedule& schedule, Stage stage, PerStage<std::unique_ptr<HostStage>>& stages,
                      const Communicator& pipeline) {
   const Rank first = schedule.rank_of[Stage{0}];
@@ -69,9 +69,15 @@ void TrainingWork::begin_step(std::int64_t training_step, double loss_scale, Poi
 
 void TrainingWork::cpu(const Action& action) {
   switch (action.op) {
-    case Op::reduce: reduce(action.stage); break;
-    case Op::validate: validate(); break;
-    case Op::step: step(action.stage); break;
+    case Op::reduce:
+      reduce(action.stage);
+      break;
+    case Op::validate:
+      validate();
+      break;
+    case Op::step:
+      step(action.stage);
+      break;
     case Op::forward:
     case Op::backward:
     case Op::backward_input:
@@ -82,7 +88,8 @@ void TrainingWork::cpu(const Action& action) {
     case Op::send_backward:
     case Op::receive_backward:
     case Op::fetch_forward:
-    case Op::offload_gradients: fail(ExitCode::internal, "{} is no CPU action", name_of(action.op));
+    case Op::offload_gradients:
+      fail(ExitCode::internal, "{} is no CPU action", name_of(action.op));
   }
 }
 
@@ -132,8 +139,8 @@ void TrainingWork::share_tied_gradient(Stage stage) {
   add_into(embedding, head_staging_, *parts_.workers);
 }
 
-/// The second accumulator of the tied table: on the last stage, of its own copy; on a stage that is first and last, behind
-/// the gradients of its parameters.
+/// The second accumulator of the tied table: on the last stage, of its own copy; on a stage that is first and last,
+/// behind the gradients of its parameters.
 std::span<float> TrainingWork::head_gradient(Stage stage) const {
   const auto& host_stage = *(*parts_.stages)[stage];
   if (planned().schedule.shape.stages > 1) return host_stage.gradient(index_of_table(host_stage));
@@ -147,7 +154,11 @@ void TrainingWork::share_tied_table(Stage stage) {
   pass_tied_table(planned().schedule, stage, *parts_.stages, parts_.groups->pipeline);
 }
 
-std::span<std::byte> TrainingWork::host_gradients(Stage stage) { return host(stage).gradients(); }
-std::span<std::byte> TrainingWork::host_parameters(Stage stage) { return host(stage).working_copy(); }
+std::span<std::byte> TrainingWork::host_gradients(Stage stage) {
+  return host(stage).gradients();
+}
+std::span<std::byte> TrainingWork::host_parameters(Stage stage) {
+  return host(stage).working_copy();
+}
 
 }  // namespace penstock

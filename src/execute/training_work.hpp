@@ -73,8 +73,8 @@ class TrainingWork : public ComputeWork {
   Update update_;
 };
 
-/// Gives a tied last stage its copy of the first stage's table, outside a step: after initialization or a load. Nothing for
-/// models that tie nothing, or within one stage. Collective over the replica's pipeline.
+/// Gives a tied last stage its copy of the first stage's table, outside a step: after initialization or a load. Nothing
+/// for models that tie nothing, or within one stage. Collective over the replica's pipeline.
 void share_tied_table(const RunPlan& plan, PerStage<std::unique_ptr<HostStage>>& stages, const Communicator& pipeline);
 
 }  // namespace penstock

@@ -12,8 +12,8 @@
 
 namespace penstock {
 
-/// Ends a run that has stopped moving: when `progress` has not changed for `limit` while armed, calls `expired` once, from
-/// the watchdog's thread.
+/// Ends a run that has stopped moving: when `progress` has not changed for `limit` while armed, calls `expired` once,
+/// from the watchdog's thread.
 class Watchdog {
  public:
   /// A limit of 0 s: no watch is kept.

@@ -14,26 +14,36 @@ namespace penstock {
 enum class ParameterRole : std::uint8_t {
   token_embedding,     ///< [vocabulary, hidden]
   position_embedding,  ///< [positions, hidden], gpt2
-  attention_norm_weight, attention_norm_bias,
-  query_weight, query_bias,    ///< [query_width, hidden], [query_width]; biases: gpt2
-  key_weight, key_bias,        ///< [kv_width, hidden]
-  value_weight, value_bias,    ///< [kv_width, hidden]
-  attention_output_weight, attention_output_bias,  ///< [hidden, query_width]
-  ffn_norm_weight, ffn_norm_bias,
-  gate_weight,                 ///< [ffn, hidden], llama
-  up_weight, up_bias,          ///< [ffn, hidden]
-  down_weight, down_bias,      ///< [hidden, ffn]
-  final_norm_weight, final_norm_bias,
-  head_weight                  ///< [vocabulary, hidden]; absent when tied
+  attention_norm_weight,
+  attention_norm_bias,
+  query_weight,
+  query_bias,  ///< [query_width, hidden], [query_width]; biases: gpt2
+  key_weight,
+  key_bias,  ///< [kv_width, hidden]
+  value_weight,
+  value_bias,  ///< [kv_width, hidden]
+  attention_output_weight,
+  attention_output_bias,  ///< [hidden, query_width]
+  ffn_norm_weight,
+  ffn_norm_bias,
+  gate_weight,  ///< [ffn, hidden], llama
+  up_weight,
+  up_bias,  ///< [ffn, hidden]
+  down_weight,
+  down_bias,  ///< [hidden, ffn]
+  final_norm_weight,
+  final_norm_bias,
+  head_weight  ///< [vocabulary, hidden]; absent when tied
 };
 
 /// One parameter of the model, in its true shape (no padding).
 struct Parameter {
-  std::string name;  ///< canonical: "embedding/token/weight", "layers/7/attention/query/weight", "final_norm/weight", "head/weight"
+  std::string name;  ///< canonical: "embedding/token/weight", "layers/7/attention/query/weight", "final_norm/weight",
+                     ///< "head/weight"
   ParameterRole role = ParameterRole::token_embedding;
-  Layer layer;                ///< of the model; 0 beside the layers
-  std::int64_t rows = 1;      ///< output features, or entries of a table
-  std::int64_t columns = 1;   ///< input features; 1-D parameters have rows = 1
+  Layer layer;               ///< of the model; 0 beside the layers
+  std::int64_t rows = 1;     ///< output features, or entries of a table
+  std::int64_t columns = 1;  ///< input features; 1-D parameters have rows = 1
   bool one_dimensional = false;
   bool decays = true;         ///< weight decay applies (matrices; not norms and biases)
   double init_deviation = 0;  ///< standard deviation of the initial normal; 0 with init_constant
@@ -45,21 +55,23 @@ struct Parameter {
 /// Initialization as GPT-2: N(0, 0.02), residual projections 0.02 / sqrt(2 layers), biases 0, norms 1.
 std::vector<Parameter> parameters_of(const ModelSpec& spec);
 
-/// The parameters of a stage with layers [begin, end), in canonical order; `first` adds the embeddings, `last` the final norm
-/// and the head. A last stage with a tied head that is not also the first gets "embedding/token/weight" at the end: its own
-/// copy of the table, for which the first stage's is the master. A stage that is first and last has one table, at the front.
+/// The parameters of a stage with layers [begin, end), in canonical order; `first` adds the embeddings, `last` the
+/// final norm and the head. A last stage with a tied head that is not also the first gets "embedding/token/weight" at
+/// the end: its own copy of the table, for which the first stage's is the master. A stage that is first and last has
+/// one table, at the front.
 std::vector<Parameter> parameters_of_stage(const ModelSpec& spec, Layer begin, Layer end, bool first, bool last);
 
-/// Writes the initial values of elements [first, first + count) of `parameter` to `out`: the constant, or normal numbers that
-/// depend on the seed, the canonical name and the element's index alone, so that any rank can draw any part.
+/// Writes the initial values of elements [first, first + count) of `parameter` to `out`: the constant, or normal
+/// numbers that depend on the seed, the canonical name and the element's index alone, so that any rank can draw any
+/// part.
 /// @throws Error internal if the range leaves the parameter.
 void initialize(const Parameter& parameter, std::uint64_t seed, std::int64_t first, std::int64_t count, float* out);
 
 /// Number of parameters of the model (a tied table counted once).
 std::int64_t parameter_count(const ModelSpec& spec);
 
-/// Model FLOPs of one trained token, forward and backward, no recompute: 6 x matrix parameters (the head included, tables
-/// not) + causal attention 6 x layers x query_width x sequence (half of the full 12).
+/// Model FLOPs of one trained token, forward and backward, no recompute: 6 x matrix parameters (the head included,
+/// tables not) + causal attention 6 x layers x query_width x sequence (half of the full 12).
 double training_flops_per_token(const ModelSpec& spec, std::int64_t sequence);
 
 }  // namespace penstock

@@ -20,14 +20,14 @@ struct ModelSpec {
   std::int32_t layers = 8;
   std::int32_t hidden = 256;
   std::int32_t heads = 8;
-  std::int32_t kv_heads = 8;      ///< divides heads; equals heads for gpt2
-  std::int32_t head_size = 32;    ///< hidden / heads unless set otherwise
+  std::int32_t kv_heads = 8;    ///< divides heads; equals heads for gpt2
+  std::int32_t head_size = 32;  ///< hidden / heads unless set otherwise
   std::int32_t ffn = 704;
   std::int32_t vocabulary = 256;  ///< tokens
   std::int32_t positions = 256;   ///< learned positions (gpt2): the training sequence
   bool tie_embeddings = false;
   double norm_epsilon = 1e-5;
-  double rope_theta = 10000.0;    ///< llama
+  double rope_theta = 10000.0;  ///< llama
   Precision precision = Precision::bf16;
 
   std::int32_t query_width() const { return heads * head_size; }
@@ -35,8 +35,8 @@ struct ModelSpec {
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 
-/// Throws Error bad_input naming the first rule that the spec breaks (positive sizes, heads divided by kv_heads, an even
-/// head size for rotary positions, ...), with the numbers.
+/// Throws Error bad_input naming the first rule that the spec breaks (positive sizes, heads divided by kv_heads, an
+/// even head size for rotary positions, ...), with the numbers.
 void check(const ModelSpec& spec);
 
 }  // namespace penstock

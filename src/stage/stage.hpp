@@ -22,21 +22,21 @@ struct StageShape {
   ModelSpec model;
   Layer begin;
   Layer end;
-  bool first = true;             ///< has the embedding
-  bool last = true;              ///< has the final norm, the head and the loss
-  std::int64_t sequences = 1;    ///< of a micro-batch
-  std::int64_t tokens = 1;       ///< of each sequence
-  DType storage = DType::bf16;   ///< of parameters and activations; f64 for checks with the reference kernels
+  bool first = true;            ///< has the embedding
+  bool last = true;             ///< has the final norm, the head and the loss
+  std::int64_t sequences = 1;   ///< of a micro-batch
+  std::int64_t tokens = 1;      ///< of each sequence
+  DType storage = DType::bf16;  ///< of parameters and activations; f64 for checks with the reference kernels
   std::int64_t rows() const { return sequences * tokens; }
 };
 
 /// A named tensor inside a buffer.
 struct TensorSlot {
-  std::string name;      ///< "layers/3/query", for errors and for the table of a plan
+  std::string name;  ///< "layers/3/query", for errors and for the table of a plan
   DType type = DType::f32;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  Bytes offset{0};       ///< from the buffer's start, a multiple of 64
+  Bytes offset{0};  ///< from the buffer's start, a multiple of 64
 };
 
 /// The tensors of one kind of buffer, and its size (a multiple of buffer_alignment).
@@ -47,41 +47,41 @@ struct BufferLayout {
 
 /// The memory of one call; which are needed is said at the calls. Null where a call does not need one.
 struct StageBuffers {
-  const std::byte* parameters = nullptr;  ///< layout: parameters, canonical order of parameters_of_stage
-  std::byte* gradients = nullptr;         ///< layout: gradients, the same order, type A
-  const std::byte* input = nullptr;       ///< [rows, hidden] S; not for the first stage
-  std::byte* output = nullptr;            ///< [rows, hidden] S; not for the last stage
-  std::byte* activations = nullptr;       ///< kept from the forward (or from recompute) to the backward
-  std::byte* logits = nullptr;            ///< last stage: logits A, log-sum-exp A, and what else the loss keeps
+  const std::byte* parameters = nullptr;       ///< layout: parameters, canonical order of parameters_of_stage
+  std::byte* gradients = nullptr;              ///< layout: gradients, the same order, type A
+  const std::byte* input = nullptr;            ///< [rows, hidden] S; not for the first stage
+  std::byte* output = nullptr;                 ///< [rows, hidden] S; not for the last stage
+  std::byte* activations = nullptr;            ///< kept from the forward (or from recompute) to the backward
+  std::byte* logits = nullptr;                 ///< last stage: logits A, log-sum-exp A, and what else the loss keeps
   const std::byte* output_gradient = nullptr;  ///< [rows, hidden] S; not for the last stage
-  std::byte* input_gradient = nullptr;    ///< [rows, hidden] S; not for the first stage
-  std::byte* weight_operands = nullptr;   ///< kept from backward_input to backward_weight
-  std::byte* workspace = nullptr;         ///< `workspace_bytes`, contents not kept between calls
-  const std::int32_t* tokens = nullptr;   ///< first stage: [sequences, tokens]
-  const std::int32_t* targets = nullptr;  ///< last stage: [sequences, tokens], below 0: not counted
+  std::byte* input_gradient = nullptr;         ///< [rows, hidden] S; not for the first stage
+  std::byte* weight_operands = nullptr;        ///< kept from backward_input to backward_weight
+  std::byte* workspace = nullptr;              ///< `workspace_bytes`, contents not kept between calls
+  const std::int32_t* tokens = nullptr;        ///< first stage: [sequences, tokens]
+  const std::int32_t* targets = nullptr;       ///< last stage: [sequences, tokens], below 0: not counted
 };
 
 struct StageLayouts;  // stage/layout.hpp
 
 /// The mathematics of one stage, for any Kernels (design, section 5). Holds no state between calls.
 ///
-/// The bits of a call depend on the shape and the kernels alone. `backward` is backward_input followed by backward_weight, to
-/// the bit; `recompute` leaves in `activations` (and `logits`) the bits that `forward` would have.
+/// The bits of a call depend on the shape and the kernels alone. `backward` is backward_input followed by
+/// backward_weight, to the bit; `recompute` leaves in `activations` (and `logits`) the bits that `forward` would have.
 class StageMath {
  public:
   explicit StageMath(const StageShape& shape);
   const StageShape& shape() const { return shape_; }
 
-  /// The tensors of a kind of buffer; empty for those that the stage does not have (input of the first, ...). Tokens: "tokens"
-  /// on the first stage, "targets" on the last, of one micro-batch. Workspace: the stage's own part without the kernels'
-  /// scratch; its tensors belong to different calls and overlap. Gradients: see tied_head_gradient.
+  /// The tensors of a kind of buffer; empty for those that the stage does not have (input of the first, ...). Tokens:
+  /// "tokens" on the first stage, "targets" on the last, of one micro-batch. Workspace: the stage's own part without
+  /// the kernels' scratch; its tensors belong to different calls and overlap. Gradients: see tied_head_gradient.
   BufferLayout layout(BufferKind kind) const;
   /// Bytes of each kind, the workspace including the kernels' scratch: what the memory plan takes.
   StageBytes bytes(const Kernels& kernels) const;
 
-  /// A stage that is first and last, with a tied head, has two gradients of its one table: "embedding/token/weight" of the
-  /// embedding, and this one of the head, "head/weight" at the end of its gradients. The table's gradient is embedding +
-  /// head, added once, as where they lie on two ranks. Empty for any other stage.
+  /// A stage that is first and last, with a tied head, has two gradients of its one table: "embedding/token/weight" of
+  /// the embedding, and this one of the head, "head/weight" at the end of its gradients. The table's gradient is
+  /// embedding + head, added once, as where they lie on two ranks. Empty for any other stage.
   std::optional<TensorSlot> tied_head_gradient() const;
   /// Where in the workspace a forward of the last stage with Keep::nothing leaves its logits, until the next call.
   TensorSlot logits_in_workspace() const;
@@ -89,18 +89,18 @@ class StageMath {
   /// Whether a forward keeps its activations for the backward, or only the stage's input (recompute: full; evaluation).
   enum class Keep : std::uint8_t { activations, nothing };
 
-  /// Needs parameters, input or tokens, output (not the last), activations (Keep::activations), workspace; the last stage also
-  /// logits and targets. Returns in `loss_sum` (last stage; may be null) the sum of the rows' losses, in double, rows
-  /// ascending.
+  /// Needs parameters, input or tokens, output (not the last), activations (Keep::activations), workspace; the last
+  /// stage also logits and targets. Returns in `loss_sum` (last stage; may be null) the sum of the rows' losses, in
+  /// double, rows ascending.
   ///
-  /// With Keep::nothing the last stage's logits go to buffers.logits if it is given, else to the workspace; without targets
-  /// they are all that is wanted (generation): no loss is formed, `loss_sum` is 0.
+  /// With Keep::nothing the last stage's logits go to buffers.logits if it is given, else to the workspace; without
+  /// targets they are all that is wanted (generation): no loss is formed, `loss_sum` is 0.
   void forward(Kernels& kernels, const StageBuffers& buffers, Keep keep, double* loss_sum) const;
   /// Fills activations (and logits; needs targets) again from the input. The stage's output is not formed again.
   void recompute(Kernels& kernels, const StageBuffers& buffers) const;
-  /// Needs parameters, input or tokens, what the forward kept, output_gradient or (last) logits and targets, and gives input_gradient (not the first) and
-  /// adds to gradients those of norms, biases and tables; the matrix products' operands go to weight_operands. The gradient
-  /// is that of loss_scale x the sum of the rows' losses.
+  /// Needs parameters, input or tokens, what the forward kept, output_gradient or (last) logits and targets, and gives
+  /// input_gradient (not the first) and adds to gradients those of norms, biases and tables; the matrix products'
+  /// operands go to weight_operands. The gradient is that of loss_scale x the sum of the rows' losses.
   void backward_input(Kernels& kernels, const StageBuffers& buffers, double loss_scale) const;
   /// Adds the matrix weight gradients to gradients, from activations and weight_operands.
   void backward_weight(Kernels& kernels, const StageBuffers& buffers) const;

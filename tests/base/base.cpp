@@ -52,7 +52,7 @@ TEST(CounterRandom, GivesNormalsOfTheRightMoments) {
     squares += x * x;
   }
 
-  EXPECT_NEAR(sum / count, 0.0, 5.0 / std::sqrt(count));            // five standard errors
+  EXPECT_NEAR(sum / count, 0.0, 5.0 / std::sqrt(count));  // five standard errors
   EXPECT_NEAR(squares / count, 1.0, 5.0 * std::sqrt(2.0 / count));
 }
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The main of tests that run on several ranks: mpirun -n 3 test_x [GoogleTest's options] [--time-limit SECONDS]
-// [--hang-rank N]. The latter lets rank N wait, before the first test, until a debugger has set `debugger_is_here`.
+// [--hang-rank N]. The time limit is that of one test (60, or what PENSTOCK_TEST_TIME_LIMIT in the environment says).
+// The last option lets rank N wait, before the first test, until a debugger has set `debugger_is_here`.
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
-#include <limits>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <thread>
 
@@ -14,6 +17,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/error.hpp"
 #include "base/log.hpp"
 #include "comm/communicator.hpp"
 #include "comm/environment.hpp"
@@ -31,16 +35,26 @@ void wait_for_debugger(int rank) {
   while (!debugger_is_here) std::this_thread::sleep_for(std::chrono::milliseconds{100});
 }
 
+int number_of(const char* text, std::string_view name) {
+  int value = 0;
+  if (std::from_chars(text, text + std::strlen(text), value).ec == std::errc{}) return value;
+  fail(ExitCode::bad_input, "{} takes a number, not '{}'", name, text);
+}
+
 /// The number after `name`, of a command line that GoogleTest has taken its own options from.
 std::optional<int> option(int argc, char** argv, std::string_view name) {
   for (int i = 1; i + 1 < argc; ++i) {
-    if (name != argv[i]) continue;
-    int value = 0;
-    const char* end = argv[i + 1] + std::strlen(argv[i + 1]);
-    if (std::from_chars(argv[i + 1], end, value).ec == std::errc{}) return value;
-    fail(ExitCode::bad_input, "{} takes a number, not '{}'", name, argv[i + 1]);
+    if (name == argv[i]) return number_of(argv[i + 1], name);
   }
   return std::nullopt;
+}
+
+std::chrono::seconds time_limit(int argc, char** argv) {
+  constexpr const char* variable = "PENSTOCK_TEST_TIME_LIMIT";
+  if (const auto limit = option(argc, argv, "--time-limit")) return std::chrono::seconds{*limit};
+  if (option(argc, argv, "--hang-rank")) return std::chrono::hours{24};
+  const char* text = std::getenv(variable);
+  return std::chrono::seconds{text == nullptr ? 60 : number_of(text, variable)};
 }
 
 /// One printer and one result file for all ranks; and one order, where GoogleTest is asked to shuffle.
@@ -55,10 +69,9 @@ void share_output(int rank) {
 
 int run_tests(int argc, char** argv, int rank) {
   const auto hanging = option(argc, argv, "--hang-rank");
-  const int limit = option(argc, argv, "--time-limit").value_or(hanging ? std::numeric_limits<int>::max() : 60);
   share_output(rank);
   if (hanging == rank) wait_for_debugger(rank);
-  auto listener = std::make_unique<RankListener>(std::chrono::seconds{limit});
+  auto listener = std::make_unique<RankListener>(time_limit(argc, argv));
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   listeners.Append(listener.get());
   const int mine = RUN_ALL_TESTS();

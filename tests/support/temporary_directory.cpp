@@ -25,7 +25,7 @@ TemporaryDirectory::~TemporaryDirectory() {
 }
 
 std::string TemporaryDirectory::write(std::string_view name, std::string_view contents) const {
-  const std::string file = *this / name;
+  std::string file = *this / name;
   std::filesystem::create_directories(std::filesystem::path{file}.parent_path());
   std::ofstream stream{file, std::ios::binary};
   stream.write(contents.data(), static_cast<std::streamsize>(contents.size()));

@@ -17,10 +17,11 @@ namespace penstock::test {
 /// An element as a double; std::uint16_t stands for the bits of a bf16.
 template <class T>
 double value_of(T element) {
-  if constexpr (std::same_as<T, std::uint16_t>)
+  if constexpr (std::same_as<T, std::uint16_t>) {
     return from_bf16_bits(element);
-  else
+  } else {
     return static_cast<double>(element);
+  }
 }
 
 /// What separates two tensors: |actual - expected| / |expected| in the Euclidean norm, and the element that differs

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "kernels/host/host_kernels.hpp"
 
@@ -51,7 +50,7 @@ void HostKernels::embedding(Matrix out, ConstMatrix tokens, ConstMatrix token_ta
           const std::int64_t position = first_position + row % tokens_per_sequence;
           functions.add({1, out.columns}, to, word, rows_of<S>(position_table, position));
         } else {
-          std::memcpy(to.data, word.data, static_cast<std::size_t>(out.columns) * sizeof(S));
+          std::copy_n(word.data, out.columns, to.data);
         }
       }
     });
