@@ -15,7 +15,7 @@ namespace {
 void submit_and_wait(benchmark::State& state) {
   const auto host = make_host_device(Bytes{0}, {});
   const auto queue = host->make_queue("compute");
-  for (auto _ : state) queue->submit({}, [] {}).wait();
+  while (state.KeepRunning()) queue->submit({}, [] {}).wait();
 }
 BENCHMARK(submit_and_wait)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
@@ -25,7 +25,7 @@ void chain(benchmark::State& state) {
   std::vector<std::unique_ptr<Queue>> queues;
   for (int i = 0; i < state.range(0); ++i) queues.push_back(host->make_queue("compute"));
   constexpr int count = 1000;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     Event last;
     for (std::size_t i = 0; i < count; ++i) last = queues[i % queues.size()]->submit({last}, [] {});
     last.wait();

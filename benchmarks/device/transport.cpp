@@ -34,7 +34,7 @@ void ping_pong(benchmark::State& state) {
   };
   for (int i = 0; i < 5; ++i) round();
   world.barrier();
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     const Seconds begin = now();
     round();
     state.SetIterationTime((now() - begin).value / 2);
