@@ -7,9 +7,7 @@
 #include <array>
 #include <bit>
 #include <ctime>
-#include <functional>
 #include <memory>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -70,6 +68,7 @@ class Tensor {
     for (std::int64_t i = 0; i < rows * columns; ++i) set(i, numbers[static_cast<std::size_t>(i * 7 % 4093)]);
   }
   Matrix matrix() { return {memory_.data(), type_, rows_, columns_}; }
+  std::int64_t size() const { return rows_ * columns_; }
 
  private:
   void set(std::int64_t i, float value) {
@@ -119,14 +118,26 @@ void measure(benchmark::State& state, DType type, int threads, double flops, con
 
 enum class Pass { forward, input, weight };
 
-void linear(benchmark::State& state, DType type, Pass pass, std::int64_t tokens, std::int64_t in, std::int64_t out) {
-  const auto threads = static_cast<int>(state.range(0));
-  Setup setup{threads};
+/// The arguments of every benchmark here: threads, and bytes of a stored element (2 bf16, 4 f32).
+void threads_and_bytes(benchmark::internal::Benchmark* of) {
+  of->ArgsProduct({{1, 2}, {2, 4}})->ArgNames({"threads", "bytes"})->Unit(benchmark::kMillisecond)->UseRealTime();
+}
+
+int threads_of(const benchmark::State& state) {
+  return static_cast<int>(state.range(0));
+}
+DType type_of(const benchmark::State& state) {
+  return state.range(1) == 2 ? DType::bf16 : DType::f32;
+}
+
+void linear(benchmark::State& state, Pass pass, std::int64_t tokens, std::int64_t in, std::int64_t out) {
+  const DType type = type_of(state);
+  Setup setup{threads_of(state)};
   Tensor x{type, tokens, in};
   Tensor weight{type, out, in};
   Tensor weight_gradient{DType::f32, pass == Pass::weight ? out : 0, in};
   Tensor y{out > 10000 && pass == Pass::forward ? DType::f32 : type, tokens, out};
-  measure(state, type, threads, 2.0 * static_cast<double>(tokens * in * out), [&] {
+  measure(state, type, threads_of(state), 2.0 * static_cast<double>(tokens * in * out), [&] {
     switch (pass) {
       case Pass::forward:
         setup.kernels->linear(y.matrix(), x.matrix(), weight.matrix(), {});
@@ -140,11 +151,26 @@ void linear(benchmark::State& state, DType type, Pass pass, std::int64_t tokens,
     }
   });
 }
+BENCHMARK_CAPTURE(linear, forward_1024x768x768, Pass::forward, 1024, 768, 768)->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(linear, input_1024x768x768, Pass::input, 1024, 768, 768)->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(linear, weight_1024x768x768, Pass::weight, 1024, 768, 768)->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(linear, forward_1024x768x3072, Pass::forward, 1024, 768, 3072)->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(linear, input_1024x768x3072, Pass::input, 1024, 768, 3072)->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(linear, weight_1024x768x3072, Pass::weight, 1024, 768, 3072)->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(linear, forward_1024x3072x768, Pass::forward, 1024, 3072, 768)->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(linear, input_1024x3072x768, Pass::input, 1024, 3072, 768)->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(linear, weight_1024x3072x768, Pass::weight, 1024, 3072, 768)->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(linear, forward_256x256x704, Pass::forward, 256, 256, 704)->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(linear, input_256x256x704, Pass::input, 256, 256, 704)->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(linear, weight_256x256x704, Pass::weight, 256, 256, 704)->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(linear, forward_1024x768x50257, Pass::forward, 1024, 768, 50257)->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(linear, input_1024x768x50257, Pass::input, 1024, 768, 50257)->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(linear, weight_1024x768x50257, Pass::weight, 1024, 768, 50257)->Apply(threads_and_bytes);
 
-/// The flops of all keys are counted in half for the causal mask; backward 2.5 times forward.
-void attention(benchmark::State& state, DType type, Pass pass, AttentionShape shape) {
-  const auto threads = static_cast<int>(state.range(0));
-  Setup setup{threads};
+/// Causal: half of all pairs of query and key are counted. The gradient counts 2.5 times the forward.
+void attention(benchmark::State& state, Pass pass, AttentionShape shape) {
+  const DType type = type_of(state);
+  Setup setup{threads_of(state)};
   const std::int64_t rows = shape.sequences * shape.query_tokens;
   const std::int64_t q_width = shape.heads * shape.head_size;
   const std::int64_t kv_width = shape.kv_heads * shape.head_size;
@@ -162,19 +188,35 @@ void attention(benchmark::State& state, DType type, Pass pass, AttentionShape sh
   forward();
   const double flops = 2.0 * static_cast<double>(rows * shape.key_tokens * q_width);
   if (pass == Pass::forward) {
-    measure(state, type, threads, flops, forward);
+    measure(state, type, threads_of(state), flops, forward);
     return;
   }
-  measure(state, type, threads, 2.5 * flops, [&] {
+  measure(state, type, threads_of(state), 2.5 * flops, [&] {
     setup.kernels->attention_gradient(shape, dq.matrix(), dk.matrix(), dv.matrix(), q.matrix(), out.matrix(),
                                       lse.matrix(), q.matrix(), k.matrix(), v.matrix());
   });
 }
 
-/// Row-wise operations: nanoseconds an element (of one thread's share) tell more than flops.
+AttentionShape causal(std::int64_t sequences, std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads,
+                      std::int64_t head_size) {
+  return {.sequences = sequences,
+          .query_tokens = tokens,
+          .key_tokens = tokens,
+          .heads = heads,
+          .kv_heads = kv_heads,
+          .head_size = head_size};
+}
+BENCHMARK_CAPTURE(attention, forward_4x256, Pass::forward, causal(4, 256, 12, 12, 64))->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(attention, gradient_4x256, Pass::input, causal(4, 256, 12, 12, 64))->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(attention, forward_grouped_1x256, Pass::forward, causal(1, 256, 8, 4, 32))->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(attention, gradient_grouped_1x256, Pass::input, causal(1, 256, 8, 4, 32))->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(attention, forward_1x4096, Pass::forward, causal(1, 4096, 12, 12, 64))->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(attention, gradient_1x4096, Pass::input, causal(1, 4096, 12, 12, 64))->Apply(threads_and_bytes);
+
+/// Row-wise operations: elements, and bytes moved, per second.
 template <class Body>
-void row_wise(benchmark::State& state, std::int64_t elements, std::int64_t bytes_per_element, const Body& body) {
-  const auto threads = static_cast<int>(state.range(0));
+void measure_rows(benchmark::State& state, std::int64_t elements, std::int64_t bytes_per_element, const Body& body) {
+  const int threads = threads_of(state);
   body();
   double best = 1e9;
   for (auto _ : state) {
@@ -186,142 +228,121 @@ void row_wise(benchmark::State& state, std::int64_t elements, std::int64_t bytes
   state.counters["GB/s"] = static_cast<double>(elements * bytes_per_element) / best * 1e-9;
 }
 
-void register_linear(const std::string& name, DType type, std::int64_t tokens, std::int64_t in, std::int64_t out) {
-  const std::array<std::pair<Pass, const char*>, 3> passes{
-      {{Pass::forward, "forward"}, {Pass::input, "input_gradient"}, {Pass::weight, "weight_gradient"}}};
-  for (const auto& [pass, pass_name] : passes) {
-    const std::string full = "linear/" + name + "/" + pass_name + (type == DType::bf16 ? "/bf16" : "/f32");
-    const auto run = [=, the_pass = pass](benchmark::State& state) { linear(state, type, the_pass, tokens, in, out); };
-    benchmark::RegisterBenchmark(full.c_str(), run)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond)->UseRealTime();
-  }
+void gelu(benchmark::State& state) {
+  Setup setup{threads_of(state)};
+  Tensor in{type_of(state), 1024, 3072};
+  Tensor out{type_of(state), 1024, 3072};
+  measure_rows(state, in.size(), 2 * state.range(1), [&] { setup.kernels->gelu(out.matrix(), in.matrix()); });
 }
+BENCHMARK(gelu)->Apply(threads_and_bytes);
 
-void register_attention(const std::string& name, DType type, const AttentionShape& shape) {
-  for (const Pass pass : {Pass::forward, Pass::input}) {
-    const std::string full = "attention/" + name + (pass == Pass::forward ? "/forward" : "/gradient") +
-                             (type == DType::bf16 ? "/bf16" : "/f32");
-    const auto run = [=](benchmark::State& state) { attention(state, type, pass, shape); };
-    benchmark::RegisterBenchmark(full.c_str(), run)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond)->UseRealTime();
-  }
+void gelu_gradient(benchmark::State& state) {
+  Setup setup{threads_of(state)};
+  Tensor in{type_of(state), 1024, 3072};
+  Tensor out{type_of(state), 1024, 3072};
+  measure_rows(state, in.size(), 3 * state.range(1),
+               [&] { setup.kernels->gelu_gradient(out.matrix(), in.matrix(), in.matrix()); });
 }
+BENCHMARK(gelu_gradient)->Apply(threads_and_bytes);
 
-void register_row_wise(DType type) {
-  const std::string suffix = type == DType::bf16 ? "/bf16" : "/f32";
-  const std::int64_t s = size_of(type);
-  const auto add = [&](const std::string& name, std::function<void(benchmark::State&, Setup&)> run) {
-    const auto body = [=](benchmark::State& state) {
-      Setup setup{static_cast<int>(state.range(0))};
-      run(state, setup);
-    };
-    benchmark::RegisterBenchmark((name + suffix).c_str(), body)
-        ->Arg(1)
-        ->Arg(2)
-        ->Unit(benchmark::kMicrosecond)
-        ->UseRealTime();
-  };
-  add("gelu/1024x3072", [=](benchmark::State& state, Setup& setup) {
-    Tensor in{type, 1024, 3072};
-    Tensor out{type, 1024, 3072};
-    row_wise(state, 1024 * 3072, 2 * s, [&] { setup.kernels->gelu(out.matrix(), in.matrix()); });
-  });
-  add("gelu_gradient/1024x3072", [=](benchmark::State& state, Setup& setup) {
-    Tensor in{type, 1024, 3072};
-    Tensor out{type, 1024, 3072};
-    row_wise(state, 1024 * 3072, 3 * s, [&] { setup.kernels->gelu_gradient(out.matrix(), in.matrix(), in.matrix()); });
-  });
-  add("add/1024x768", [=](benchmark::State& state, Setup& setup) {
-    Tensor in{type, 1024, 768};
-    Tensor out{type, 1024, 768};
-    row_wise(state, 1024 * 768, 3 * s, [&] { setup.kernels->add(out.matrix(), in.matrix(), in.matrix()); });
-  });
-  add("bias_gradient/1024x3072", [=](benchmark::State& state, Setup& setup) {
-    Tensor in{type, 1024, 3072};
-    Tensor out{DType::f32, 1, 3072};
-    row_wise(state, 1024 * 3072, s, [&] { setup.kernels->bias_gradient(out.matrix(), in.matrix()); });
-  });
-  add("layer_norm/1024x768", [=](benchmark::State& state, Setup& setup) {
-    Tensor in{type, 1024, 768};
-    Tensor out{type, 1024, 768};
-    Tensor vector{type, 1, 768};
-    Tensor statistics{DType::f32, 1, 1024};
-    row_wise(state, 1024 * 768, 2 * s, [&] {
-      setup.kernels->layer_norm(out.matrix(), statistics.matrix(), statistics.matrix(), in.matrix(), vector.matrix(),
-                                vector.matrix(), 1e-5);
-    });
-  });
-  add("layer_norm_gradient/1024x768", [=](benchmark::State& state, Setup& setup) {
-    Tensor in{type, 1024, 768};
-    Tensor out{type, 1024, 768};
-    Tensor vector{type, 1, 768};
-    Tensor gradient{DType::f32, 1, 768};
-    Tensor statistics{DType::f32, 1, 1024};
-    row_wise(state, 1024 * 768, 4 * s, [&] {
-      setup.kernels->layer_norm_gradient(out.matrix(), gradient.matrix(), gradient.matrix(), in.matrix(), in.matrix(),
-                                         statistics.matrix(), statistics.matrix(), vector.matrix(), in.matrix());
-    });
-  });
-  add("cross_entropy/1024x50257", [=](benchmark::State& state, Setup& setup) {
-    Tensor logits{DType::f32, 1024, 50257};
-    Tensor vector{DType::f32, 1, 1024};
-    Tensor targets{DType::i32, 1, 1024};
-    row_wise(state, 1024 * 50257, 4, [&] {
-      setup.kernels->cross_entropy(vector.matrix(), vector.matrix(), logits.matrix(), targets.matrix());
-    });
-  });
-  add("cross_entropy_gradient/1024x50257", [=](benchmark::State& state, Setup& setup) {
-    Tensor logits{DType::f32, 1024, 50257};
-    Tensor gradient{type, 1024, 50257};
-    Tensor vector{DType::f32, 1, 1024};
-    Tensor targets{DType::i32, 1, 1024};
-    row_wise(state, 1024 * 50257, 4 + s, [&] {
-      setup.kernels->cross_entropy_gradient(gradient.matrix(), logits.matrix(), vector.matrix(), targets.matrix(), 1.0);
-    });
-  });
-  add("embedding_gradient/1024x768", [=](benchmark::State& state, Setup& setup) {
-    Tensor gradient{type, 1024, 768};
-    Tensor words{DType::f32, 50257, 768};
-    Tensor positions{DType::f32, 1024, 768};
-    Tensor tokens{DType::i32, 1, 1024};
-    for (int t = 0; t < 1024; ++t) tokens.matrix().as<std::int32_t>()[t] = t * 7919 % 50257;
-    row_wise(state, 1024 * 768, 16 + s, [&] {
-      setup.kernels->embedding_gradient(words.matrix(), positions.matrix(), gradient.matrix(), tokens.matrix(), 256, 0);
-    });
-  });
-  add("rotate/1024x768", [=](benchmark::State& state, Setup& setup) {
-    Tensor x{type, 1024, 768};
-    row_wise(state, 1024 * 768, 2 * s,
-             [&] { setup.kernels->rotate(x.matrix(), 12, 256, 0, 1e4, Kernels::Rotation::forward); });
-  });
-  add("swiglu/256x704", [=](benchmark::State& state, Setup& setup) {
-    Tensor x{type, 256, 704};
-    Tensor y{type, 256, 704};
-    row_wise(state, 256 * 704, 3 * s, [&] { setup.kernels->swiglu(y.matrix(), x.matrix(), x.matrix()); });
+void swiglu(benchmark::State& state) {
+  Setup setup{threads_of(state)};
+  Tensor in{type_of(state), 256, 704};
+  Tensor out{type_of(state), 256, 704};
+  measure_rows(state, in.size(), 3 * state.range(1),
+               [&] { setup.kernels->swiglu(out.matrix(), in.matrix(), in.matrix()); });
+}
+BENCHMARK(swiglu)->Apply(threads_and_bytes);
+
+void add(benchmark::State& state) {
+  Setup setup{threads_of(state)};
+  Tensor in{type_of(state), 1024, 768};
+  Tensor out{type_of(state), 1024, 768};
+  measure_rows(state, in.size(), 3 * state.range(1),
+               [&] { setup.kernels->add(out.matrix(), in.matrix(), in.matrix()); });
+}
+BENCHMARK(add)->Apply(threads_and_bytes);
+
+void rotate(benchmark::State& state) {
+  Setup setup{threads_of(state)};
+  Tensor x{type_of(state), 1024, 768};
+  measure_rows(state, x.size(), 2 * state.range(1),
+               [&] { setup.kernels->rotate(x.matrix(), 12, 256, 0, 1e4, Kernels::Rotation::forward); });
+}
+BENCHMARK(rotate)->Apply(threads_and_bytes);
+
+void bias_gradient(benchmark::State& state) {
+  Setup setup{threads_of(state)};
+  Tensor in{type_of(state), 1024, 3072};
+  Tensor out{DType::f32, 1, 3072};
+  measure_rows(state, in.size(), state.range(1), [&] { setup.kernels->bias_gradient(out.matrix(), in.matrix()); });
+}
+BENCHMARK(bias_gradient)->Apply(threads_and_bytes);
+
+void layer_norm(benchmark::State& state) {
+  Setup setup{threads_of(state)};
+  Tensor in{type_of(state), 1024, 768};
+  Tensor out{type_of(state), 1024, 768};
+  Tensor vector{type_of(state), 1, 768};
+  Tensor statistics{DType::f32, 1, 1024};
+  measure_rows(state, in.size(), 2 * state.range(1), [&] {
+    setup.kernels->layer_norm(out.matrix(), statistics.matrix(), statistics.matrix(), in.matrix(), vector.matrix(),
+                              vector.matrix(), 1e-5);
   });
 }
+BENCHMARK(layer_norm)->Apply(threads_and_bytes);
+
+void layer_norm_gradient(benchmark::State& state) {
+  Setup setup{threads_of(state)};
+  Tensor in{type_of(state), 1024, 768};
+  Tensor out{type_of(state), 1024, 768};
+  Tensor vector{type_of(state), 1, 768};
+  Tensor gradient{DType::f32, 1, 768};
+  Tensor statistics{DType::f32, 1, 1024};
+  measure_rows(state, in.size(), 4 * state.range(1), [&] {
+    setup.kernels->layer_norm_gradient(out.matrix(), gradient.matrix(), gradient.matrix(), in.matrix(), in.matrix(),
+                                       statistics.matrix(), statistics.matrix(), vector.matrix(), in.matrix());
+  });
+}
+BENCHMARK(layer_norm_gradient)->Apply(threads_and_bytes);
+
+void embedding_gradient(benchmark::State& state) {
+  Setup setup{threads_of(state)};
+  Tensor gradient{type_of(state), 1024, 768};
+  Tensor words{DType::f32, 50257, 768};
+  Tensor positions{DType::f32, 1024, 768};
+  Tensor tokens{DType::i32, 1, 1024};
+  for (int t = 0; t < 1024; ++t) tokens.matrix().as<std::int32_t>()[t] = t * 7919 % 50257;
+  measure_rows(state, gradient.size(), 16 + state.range(1), [&] {
+    setup.kernels->embedding_gradient(words.matrix(), positions.matrix(), gradient.matrix(), tokens.matrix(), 256, 0);
+  });
+}
+BENCHMARK(embedding_gradient)->Apply(threads_and_bytes);
+
+void cross_entropy(benchmark::State& state) {
+  Setup setup{threads_of(state)};
+  Tensor logits{DType::f32, 1024, 50257};
+  Tensor vector{DType::f32, 1, 1024};
+  Tensor targets{DType::i32, 1, 1024};
+  measure_rows(state, logits.size(), 4, [&] {
+    setup.kernels->cross_entropy(vector.matrix(), vector.matrix(), logits.matrix(), targets.matrix());
+  });
+}
+BENCHMARK(cross_entropy)->Apply(threads_and_bytes);
+
+void cross_entropy_gradient(benchmark::State& state) {
+  Setup setup{threads_of(state)};
+  Tensor logits{DType::f32, 1024, 50257};
+  Tensor gradient{type_of(state), 1024, 50257};
+  Tensor vector{DType::f32, 1, 1024};
+  Tensor targets{DType::i32, 1, 1024};
+  measure_rows(state, logits.size(), 4 + state.range(1), [&] {
+    setup.kernels->cross_entropy_gradient(gradient.matrix(), logits.matrix(), vector.matrix(), targets.matrix(), 1.0);
+  });
+}
+BENCHMARK(cross_entropy_gradient)->Apply(threads_and_bytes);
 
 }  // namespace
 }  // namespace penstock
 
-int main(int count, char** values) {
-  using namespace penstock;
-  for (const DType type : {DType::bf16, DType::f32}) {
-    register_linear("1024x768x768", type, 1024, 768, 768);
-    register_linear("1024x768x3072", type, 1024, 768, 3072);
-    register_linear("1024x3072x768", type, 1024, 3072, 768);
-    register_linear("256x256x704", type, 256, 256, 704);
-    register_linear("head_1024x768x50257", type, 1024, 768, 50257);
-    register_attention(
-        "4x256x12x64", type,
-        {.sequences = 4, .query_tokens = 256, .key_tokens = 256, .heads = 12, .kv_heads = 12, .head_size = 64});
-    register_attention(
-        "1x256x8x32_grouped", type,
-        {.sequences = 1, .query_tokens = 256, .key_tokens = 256, .heads = 8, .kv_heads = 4, .head_size = 32});
-    register_attention(
-        "1x4096x12x64", type,
-        {.sequences = 1, .query_tokens = 4096, .key_tokens = 4096, .heads = 12, .kv_heads = 12, .head_size = 64});
-    register_row_wise(type);
-  }
-  benchmark::Initialize(&count, values);
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
-}
+BENCHMARK_MAIN();
