@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,7 +15,9 @@ namespace penstock {
 struct FileIdentity {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
-  friend auto operator<=>(const FileIdentity&, const FileIdentity&) = default;
+  friend bool operator<(const FileIdentity& a, const FileIdentity& b) {
+    return a.device != b.device ? a.device < b.device : a.inode < b.inode;
+  }
 };
 
 /// A regular file as the file system describes it.

@@ -65,6 +65,7 @@ std::vector<std::string> nearest_entries(const fs::path& folder, const std::stri
   std::sort(entries.begin(), entries.end());
   if (entries.size() > 3) entries.resize(3);
   std::vector<std::string> names;
+  names.reserve(entries.size());
   for (auto& [ignored, entry] : entries) names.push_back(std::move(entry));
   return names;
 }
@@ -102,9 +103,10 @@ DataKind kind_of(const std::string& path, const std::string& key) {
   if (is_file(path + ".idx") && is_file(path + ".bin")) return DataKind::megatron;
   if (!exists(path)) fail_missing(path, key);
   if (is_folder(path)) return DataKind::text;
-  if (!is_file(path))
+  if (!is_file(path)) {
     fail(ExitCode::bad_input, "{}: {}: neither a file nor a folder; a device or a pipe cannot be read twice", key,
          path);
+  }
   return path.ends_with(".bin") ? DataKind::llmc : DataKind::text;
 }
 

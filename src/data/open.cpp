@@ -25,6 +25,8 @@ std::string counted_files(std::size_t count) {
 struct PassedOver {
   std::size_t count = 0;
   std::string first;
+  /// `1 file is`, `2 files are`
+  std::string subject() const { return counted_files(count) + (count == 1 ? " is" : " are"); }
   void add(const std::string& place) {
     if (count++ == 0) first = place;
   }
@@ -84,14 +86,13 @@ class TextReader {
 
   void report() {
     if (not_text_.count > 0) {
-      summary_.warnings.push_back(
-          fmt::format("{}: {} not UTF-8 text and left out, the first: {}", options_.key,
-                      not_text_.count == 1 ? "1 file is" : counted_files(not_text_.count) + " are", not_text_.first));
+      summary_.warnings.push_back(fmt::format("{}: {} not UTF-8 text and left out, the first: {}", options_.key,
+                                              not_text_.subject(), not_text_.first));
     }
-    if (empty_.count > 0)
-      summary_.notes.push_back(fmt::format("{}: {} empty, the first: {}", options_.key,
-                                           empty_.count == 1 ? "1 file is" : counted_files(empty_.count) + " are",
-                                           empty_.first));
+    if (empty_.count > 0) {
+      summary_.notes.push_back(
+          fmt::format("{}: {} empty, the first: {}", options_.key, empty_.subject(), empty_.first));
+    }
   }
 
   const OpenOptions& options_;
@@ -128,10 +129,11 @@ std::uint64_t fingerprint_of(const DataSummary& summary, const TokenSource& toke
     fingerprint.add(std::filesystem::path{array.name}.filename().string());
     fingerprint.add(name_of(array.type));
     fingerprint.add(array.size());
-    if (summary.kind == DataKind::text)
+    if (summary.kind == DataKind::text) {
       fingerprint.add(array.bytes);
-    else
+    } else {
       fingerprint.add_ends(array.bytes);
+    }
   }
   return fingerprint.value();
 }

@@ -19,6 +19,10 @@ constexpr std::int32_t llmc_magic = 20240328;
 constexpr std::int32_t llmc_version = 2;
 constexpr std::size_t llmc_header_bytes = 1024;
 
+std::string in_brackets(std::int32_t id) {
+  return fmt::format("<{}>", id);
+}
+
 [[noreturn]] void fail_encoding(const std::string& tokenizer, std::size_t position) {
   fail(ExitCode::bad_input,
        "tokenizer {}: cannot turn text into tokens; write token ids in angle brackets, such as <50256><464> (position "
@@ -72,9 +76,10 @@ std::vector<std::string> llmc_strings(std::span<const std::byte> body, std::int3
     strings.emplace_back(reinterpret_cast<const char*>(body.data() + at + 1), length);
     at += length + 1;
   }
-  if (at != body.size())
+  if (at != body.size()) {
     fail(ExitCode::damaged_input, "{}: {} bytes follow the {} tokens that the header says", name, body.size() - at,
          count);
+  }
   return strings;
 }
 
@@ -91,10 +96,11 @@ std::string ByteTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
   text.reserve(ids.size());
   for (const std::int32_t id : ids) {
-    if (id >= 0 && id < size)
+    if (id >= 0 && id < size) {
       text += static_cast<char>(static_cast<unsigned char>(id));
-    else
-      text += fmt::format("<{}>", id);
+    } else {
+      text += in_brackets(id);
+    }
   }
   return text;
 }
@@ -105,7 +111,7 @@ std::vector<std::int32_t> NumberTokenizer::encode(std::string_view text) const {
 
 std::string NumberTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
-  for (const std::int32_t id : ids) text += fmt::format("<{}>", id);
+  for (const std::int32_t id : ids) text += in_brackets(id);
   return text;
 }
 
@@ -128,10 +134,8 @@ std::vector<std::int32_t> LlmcTokenizer::encode(std::string_view text) const {
 std::string LlmcTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
   for (const std::int32_t id : ids) {
-    if (id >= 0 && std::cmp_less(id, tokens_.size()))
-      text += tokens_[static_cast<std::size_t>(id)];
-    else
-      text += fmt::format("<{}>", id);
+    const bool known = id >= 0 && std::cmp_less(id, tokens_.size());
+    text += known ? tokens_[static_cast<std::size_t>(id)] : in_brackets(id);
   }
   return text;
 }

@@ -56,7 +56,7 @@ std::optional<std::int64_t> copy_from(const TokenArray& array, std::int64_t firs
   for (std::size_t i = 0; i < out.size(); ++i) {
     const auto value = stored_at<Stored>(array, first + static_cast<std::int64_t>(i));
     all_ids &= is_id(value);
-    out[i] = static_cast<std::int32_t>(value);
+    out[i] = static_cast<std::int32_t>(value);  // NOLINT(bugprone-signed-char-misuse): a number, no character
   }
   if (all_ids) return std::nullopt;
   while (is_id(stored_at<Stored>(array, first))) ++first;

@@ -69,7 +69,7 @@ std::string sparse_shard(const test::TemporaryDirectory& folder, std::int64_t to
                          Number last) {
   const std::string header =
       sizeof(Number) == 2 ? llmc_header(20240520, 1, announced) : llmc_header(20240801, 7, announced);
-  const std::string path = folder.write("sparse.bin", header);
+  std::string path = folder.write("sparse.bin", header);
   const off_t size = 1024 + tokens * static_cast<off_t>(sizeof(Number));
   const int file = ::open(path.c_str(), O_WRONLY);
   EXPECT_EQ(::ftruncate(file, size), 0);

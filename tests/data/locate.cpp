@@ -97,6 +97,7 @@ TEST(Locate, ExpandsPatternsByTheBytesOfThePaths) {
 TEST(Locate, OrdersManyMatchesWhateverTheFolderSays) {
   const test::TemporaryDirectory folder;
   std::vector<std::string> names;
+  names.reserve(64);
   for (int i = 0; i < 64; ++i) names.push_back(std::to_string(100 + 37 * i % 64) + ".bin");
   for (const std::string& name : names) folder.write(name, "x");
   std::sort(names.begin(), names.end());
