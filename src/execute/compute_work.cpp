@@ -17,6 +17,37 @@ ComputeWork::ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& ker
   for (const Stage stage : all<Stage>(planned.schedule.shape.stages)) {
     if (planned.schedule.rank_of[stage] == rank) math_[stage] = std::make_unique<StageMath>(planned.stages[stage]);
   }
+  check_sizes(rank);
+}
+
+void ComputeWork::check_sizes(Rank rank) const {
+  const auto& plan = planned_->ranks[rank];
+  const auto needed = needed_bytes();
+  const auto check = [&](const PlannedBuffer& planned) {
+    const auto& [kind, stage, micro_batch, slice] = planned.buffer;
+    const Bytes least = needed[stage][static_cast<std::size_t>(kind)];
+    require(planned.bytes >= least, "rank {}: the plan gives {} of stage {} {} bytes, but its kernels use {}", rank,
+            name_of(kind), stage, planned.bytes.value, least.value);
+  };
+  std::for_each(plan.persistent.begin(), plan.persistent.end(), check);
+  for (const auto& action : plan.actions) std::for_each(action.takes.begin(), action.takes.end(), check);
+}
+
+PerStage<StageBytes> ComputeWork::needed_bytes() const {
+  PerStage<StageBytes> needed{math_.size()};
+  Bytes workspace{0};
+  for (const Stage stage : all<Stage>(math_.size())) {
+    if (!math_[stage]) continue;
+    needed[stage] = math_[stage]->bytes(*kernels_);
+    auto& tokens = needed[stage][static_cast<std::size_t>(BufferKind::tokens)];
+    tokens = tokens * planned_->schedule.shape.micro_batches;
+    Bytes own = needed[stage][static_cast<std::size_t>(BufferKind::workspace)];
+    if (result_ == Result::logits) own += math_[stage]->layout(BufferKind::logits).bytes;
+    workspace = std::max(workspace, own);
+  }
+  // The one workspace of a rank has no stage; its entry is that of stage 0.
+  needed[Stage{0}][static_cast<std::size_t>(BufferKind::workspace)] = workspace;
+  return needed;
 }
 
 void ComputeWork::begin(double loss_scale) {

@@ -19,8 +19,10 @@ namespace penstock {
 class ComputeWork : public StageWork {
  public:
   /// What the last stage gives: losses, or logits written behind its workspace
-  /// (generation_logits_offset), without a loss. The arguments of the constructor outlive the object.
+  /// (generation_logits_offset), without a loss.
   enum class Result : std::uint8_t { losses, logits };
+  /// The arguments outlive the object. @throws Error internal if the plan gives a buffer less than the kernels use:
+  /// they would write over its neighbours.
   ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& kernels, Result result);
 
   /// Before each run: gradients start from zero at the first backward of each stage; the gradient is that of
@@ -43,6 +45,9 @@ class ComputeWork : public StageWork {
   const PlannedSchedule& planned() const { return *planned_; }
 
  private:
+  void check_sizes(Rank rank) const;
+  /// Of the whole buffers of this rank's stages, by kind.
+  PerStage<StageBytes> needed_bytes() const;
   void forward(const Action& action, const StageBuffers& buffers);
   void start_gradients(Stage stage, const StageBuffers& buffers);
   StageBuffers of_micro_batch(const Action& action, const StageBuffers& buffers) const;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "schedule/semantics.hpp"
@@ -191,7 +192,6 @@ Executor::~Executor() {
 }
 
 void Executor::run(std::int32_t step, Timeline* trace) {
-  in_use_ = persistent_bytes_;
   {
     const std::lock_guard lock{progress_->mutex};
     progress_->outstanding = list_.size();
@@ -199,7 +199,7 @@ void Executor::run(std::int32_t step, Timeline* trace) {
   }
   for (std::size_t position = 0; position < list_.size(); ++position) {
     const auto& prepared = list_[position];
-    take_and_free(prepared, step, trace);
+    take_and_free(prepared);
     std::vector<Event> after;
     after.reserve(prepared.after.size());
     for (const auto needed : prepared.after) after.push_back(events_[static_cast<std::size_t>(needed)]);
@@ -209,18 +209,19 @@ void Executor::run(std::int32_t step, Timeline* trace) {
   collect(step, trace);
 }
 
-void Executor::take_and_free(const Prepared& prepared, std::int32_t step, Timeline* trace) {
+void Executor::take_and_free(const Prepared& prepared) {
   for (const auto& planned : prepared.takes) {
     resources_.arena->take(planned.offset, planned.bytes,
                            fmt::format("{} of {}", name_of(planned.buffer.kind), to_text(prepared.action)));
-    in_use_ += planned.bytes;
   }
-  if (trace != nullptr && !prepared.takes.empty()) trace->memory.push_back({step, rank_.value(), now(), in_use_});
   // Free for later actions of the list, which wait for this one by the plan's edges.
-  for (const auto& range : prepared.frees) {
-    resources_.arena->free(range.offset);
-    in_use_ = in_use_ - range.bytes;
-  }
+  for (const auto& range : prepared.frees) resources_.arena->free(range.offset);
+}
+
+std::span<std::byte> Executor::within(const Prepared& prepared, std::span<std::byte> host) {
+  require(size_of_span(host) <= prepared.bytes, "{} copies {} bytes, but its device buffer has {}",
+          to_text(prepared.action), host.size(), prepared.bytes.value);
+  return host;
 }
 
 Event Executor::issue(const Prepared& prepared, std::vector<Event> after) {
@@ -234,12 +235,12 @@ Event Executor::issue(const Prepared& prepared, std::vector<Event> after) {
     case Lane::cpu:
       return lanes.cpu->submit(std::move(after), [work, &prepared] { work->cpu(prepared.action); });
     case Lane::to_host: {
-      const auto host = work->host_gradients(action.stage);
+      const auto host = within(prepared, work->host_gradients(action.stage));
       return resources_.device->copy_to_host(*lanes.to_host, std::move(after), host.data(), prepared.device_data,
                                              size_of_span(host));
     }
     case Lane::to_device: {
-      const auto host = work->host_parameters(action.stage);
+      const auto host = within(prepared, work->host_parameters(action.stage));
       return resources_.device->copy_to_device(*lanes.to_device, std::move(after), prepared.device_data, host.data(),
                                                size_of_span(host));
     }
@@ -264,7 +265,8 @@ void Executor::remember(std::size_t position, const Event& event) {
     ++progress->completed;
     if (progress->outstanding > 0) --progress->outstanding;
     if (own && own->failure() && !progress->failure) progress->failure = own->failure();
-    progress->changed.notify_all();
+    // Woken once, and not by every action: run() would take the lanes' processors to look and to sleep again.
+    if (progress->outstanding == 0 || progress->failure) progress->changed.notify_all();
   };
   if (event.state()) {
     event.state()->on_complete(std::move(completed));
@@ -281,6 +283,7 @@ void Executor::wait_for_all() {
 
 void Executor::collect(std::int32_t step, Timeline* trace) {
   compute_busy_ = {};
+  if (trace != nullptr) add_memory(step, *trace);
   for (std::size_t position = 0; position < list_.size(); ++position) {
     const auto& prepared = list_[position];
     const auto& state = events_[position].state();
@@ -289,6 +292,28 @@ void Executor::collect(std::int32_t step, Timeline* trace) {
     if (trace == nullptr) continue;
     trace->spans.push_back({step, rank_.value(), prepared.lane, prepared.peer, prepared.action, state->started(),
                             state->finished(), prepared.bytes});
+  }
+}
+
+void Executor::add_memory(std::int32_t step, Timeline& trace) const {
+  struct Change {
+    Seconds time;
+    Bytes bytes;
+  };
+  std::vector<Change> changes;
+  for (std::size_t position = 0; position < list_.size(); ++position) {
+    const auto& state = events_[position].state();
+    if (!state) continue;
+    for (const auto& taken : list_[position].takes) changes.push_back({state->started(), taken.bytes});
+    for (const auto& freed : list_[position].frees) changes.push_back({state->finished(), Bytes{0} - freed.bytes});
+  }
+  // What is freed at a moment goes before what is taken then.
+  std::sort(changes.begin(), changes.end(),
+            [](const Change& a, const Change& b) { return std::tie(a.time, a.bytes) < std::tie(b.time, b.bytes); });
+  Bytes in_use = persistent_bytes_;
+  for (const auto& change : changes) {
+    in_use += change.bytes;
+    trace.memory.push_back({step, rank_.value(), change.time, in_use});
   }
 }
 

@@ -79,7 +79,7 @@ class Executor {
   Seconds compute_busy() const { return compute_busy_; }
   /// Actions completed since construction: the watchdog's sign of progress. Any thread.
   std::int64_t completed() const { return progress_->completed.load(); }
-  /// The first actions that are not complete, for the watchdog's report: "1F3 (needs RECV), ...". Any thread, while
+  /// The first actions that are not complete, for the watchdog's report: "1F3 (compute lane), ...". Any thread, while
   /// running.
   std::string pending() const;
 
@@ -105,11 +105,15 @@ class Executor {
     std::exception_ptr failure;
   };
 
-  void take_and_free(const Prepared& prepared, std::int32_t step, Timeline* trace);
+  void take_and_free(const Prepared& prepared);
+  /// The host side of a copy, which must not be longer than the device's.
+  static std::span<std::byte> within(const Prepared& prepared, std::span<std::byte> host);
   Event issue(const Prepared& prepared, std::vector<Event> after);
   void remember(std::size_t position, const Event& event);
   void wait_for_all();
   void collect(std::int32_t step, Timeline* trace);
+  /// A sample for each buffer taken (when its action started) or freed (when its action ended).
+  void add_memory(std::int32_t step, Timeline& trace) const;
 
   std::string name_;
   Rank rank_;
@@ -119,7 +123,6 @@ class Executor {
   std::vector<Event> events_;  // by list position, of the current run
   Seconds compute_busy_{0};
   Bytes persistent_bytes_{0};
-  Bytes in_use_{0};
   std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
 };
 

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/run_plan.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "execute/tiny_run.hpp"
+#include "schedule/generators.hpp"
+#include "schedule/text.hpp"
+
+namespace penstock {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+using test::plan_of;
+using test::Tied;
+using test::tiny_model;
+using test::tiny_run;
+
+ModelSpec llama() {
+  return tiny_model(Family::llama, Tied::no);
+}
+
+std::string error_of(ExitCode code, const RunShape& shape) {
+  try {
+    plan_of(shape);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code);
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+/// Families, heads and precisions x ranks x schedules x recompute x split.
+std::vector<RunShape> all_shapes() {
+  std::vector<RunShape> shapes;
+  for (const auto& model : {tiny_model(Family::llama, Tied::no), tiny_model(Family::llama, Tied::yes, Precision::bf16),
+                            tiny_model(Family::gpt2, Tied::yes), tiny_model(Family::gpt2, Tied::no, Precision::bf16)}) {
+    for (const std::int32_t pipeline : {1, 2, 3, 4}) {
+      for (const auto kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved}) {
+        for (const auto recompute : {Recompute::none, Recompute::full}) {
+          auto shape = tiny_run(model, pipeline);
+          shape.schedule.kind = kind;
+          shape.schedule.virtual_stages = kind == ScheduleKind::interleaved ? 2 : 1;
+          shape.schedule.split_backward = pipeline % 2 == 0;
+          shape.recompute = recompute;
+          shapes.push_back(shape);
+        }
+      }
+    }
+  }
+  return shapes;
+}
+
+/// The highest end of any buffer of the walk, and that none overlaps another.
+Bytes highest_end(const RankPlan& plan) {
+  std::map<SymbolicBuffer, PlannedBuffer> live;
+  Bytes highest{0};
+  const auto take = [&](const PlannedBuffer& taken) {
+    for (const auto& [key, other] : live) {
+      EXPECT_TRUE(taken.offset + taken.bytes <= other.offset || other.offset + other.bytes <= taken.offset)
+          << name_of(taken.buffer.kind) << " lies on " << name_of(key.kind);
+    }
+    live[taken.buffer] = taken;
+    highest = std::max(highest, taken.offset + taken.bytes);
+  };
+  std::for_each(plan.persistent.begin(), plan.persistent.end(), take);
+  for (const auto& action : plan.actions) {
+    std::for_each(action.takes.begin(), action.takes.end(), take);
+    for (const auto& freed : action.frees) EXPECT_EQ(live.erase(freed), 1U);
+  }
+  EXPECT_EQ(live.size(), plan.persistent.size());
+  return highest;
+}
+
+TEST(ARunPlan, HasThePeakOfItsWalks) {
+  for (const auto& shape : all_shapes()) {
+    const auto plan = plan_of(shape);
+    for (const Rank rank : all<Rank>(shape.pipeline)) {
+      Bytes largest{0};
+      for (const auto* planned : {&plan.training, &plan.validation, &plan.generation}) {
+        EXPECT_EQ(planned->ranks[rank].peak, highest_end(planned->ranks[rank]));
+        largest = std::max(largest, planned->ranks[rank].peak);
+      }
+      EXPECT_EQ(plan.planned_device_bytes(rank), largest);
+    }
+  }
+}
+
+TEST(ARunPlan, KeepsPersistentBuffersAtOnePlaceInAllItsSchedules) {
+  for (const auto& shape : all_shapes()) {
+    const auto plan = plan_of(shape);
+    for (const Rank rank : all<Rank>(shape.pipeline)) {
+      const auto& buffers = plan.persistent[rank].buffers;
+      for (const auto* planned : {&plan.training, &plan.validation, &plan.generation}) {
+        const auto& own = planned->ranks[rank].persistent;
+        ASSERT_EQ(own.size(), buffers.size());
+        for (std::size_t i = 0; i < own.size(); ++i) {
+          EXPECT_EQ(own[i].buffer, buffers[i].buffer);
+          EXPECT_EQ(own[i].offset, buffers[i].offset);
+          EXPECT_EQ(own[i].bytes, buffers[i].bytes);
+        }
+      }
+    }
+  }
+}
+
+TEST(ARunPlan, RunsEvaluationOverTheStagesOfTraining) {
+  auto shape = tiny_run(llama(), 2);
+  shape.schedule = {ScheduleKind::interleaved, 2, false, std::nullopt};
+
+  const auto plan = plan_of(shape);
+
+  for (const auto* planned : {&plan.validation, &plan.generation}) {
+    EXPECT_TRUE(planned->schedule.forward_only);
+    EXPECT_EQ(planned->schedule.rank_of, plan.training.schedule.rank_of);
+  }
+  EXPECT_EQ(plan.training.schedule.shape.micro_batches, 4);
+  EXPECT_EQ(plan.validation.schedule.shape.micro_batches, 4);
+  EXPECT_EQ(plan.generation.schedule.shape.micro_batches, 1);
+  EXPECT_EQ(plan.generation.stages[Stage{3}].sequences, 1);
+}
+
+TEST(ARunPlan, LeavesTheLogitsAtTheEndOfTheLastWorkspace) {
+  const auto plan = plan_of(tiny_run(tiny_model(Family::gpt2, Tied::yes, Precision::bf16), 3));
+  const Stage last = plan.generation.schedule.last_stage();
+  const Bytes logits = StageMath{plan.generation.stages[last]}.layout(BufferKind::logits).bytes;
+
+  EXPECT_GE(logits.value, 6 * 19 * 4);  // a sequence of fp32 logits
+  EXPECT_EQ(generation_logits_offset(plan) + logits,
+            plan.generation.bytes[last][static_cast<std::size_t>(BufferKind::workspace)]);
+}
+
+// --- what memory follows from
+// -------------------------------------------------------------------------------------------
+
+TEST(ARunPlan, NeedsLessWhereItRecomputes) {
+  for (const auto& model : {llama(), tiny_model(Family::gpt2, Tied::yes, Precision::bf16)}) {
+    auto shape = tiny_run(model, 2);
+    shape.schedule.kind = ScheduleKind::gpipe;
+    const auto none = plan_of(shape);
+    shape.recompute = Recompute::full;
+    const auto full = plan_of(shape);
+
+    for (const Rank rank : all<Rank>(2)) {
+      EXPECT_LT(full.training.ranks[rank].peak, none.training.ranks[rank].peak);
+      EXPECT_EQ(full.validation.ranks[rank].peak, none.validation.ranks[rank].peak);
+    }
+  }
+}
+
+/// The bytes above the persistent buffers at `micro_batches`.
+std::int64_t transient_bytes(ScheduleKind kind, Recompute recompute, std::int64_t micro_batches) {
+  auto shape = tiny_run(llama(), 2);
+  shape.schedule.kind = kind;
+  shape.recompute = recompute;
+  shape.global_batch = shape.micro_batch * micro_batches;
+  const auto plan = plan_of(shape);
+  const auto& rank = plan.training.ranks[Rank{0}];
+  return rank.peak.value - rank.persistent_bytes.value;
+}
+
+TEST(ARunPlan, GrowsWithTheMicroBatchesThatAScheduleKeeps) {
+  const auto gpipe = [](std::int64_t m) { return transient_bytes(ScheduleKind::gpipe, Recompute::none, m); };
+  const auto one_f_one_b = [](std::int64_t m) {
+    return transient_bytes(ScheduleKind::one_f_one_b, Recompute::none, m);
+  };
+
+  // Each micro-batch more keeps as much more.
+  EXPECT_GT(gpipe(8), gpipe(4));
+  EXPECT_EQ(gpipe(12) - gpipe(8), gpipe(8) - gpipe(4));
+  EXPECT_EQ(one_f_one_b(12), one_f_one_b(4));
+  EXPECT_LT(one_f_one_b(4), gpipe(4));
+}
+
+TEST(ARunPlan, WhichRecomputesGrowsByTheInputsAlone) {
+  const auto growth = [](Recompute recompute) {
+    return transient_bytes(ScheduleKind::gpipe, recompute, 12) - transient_bytes(ScheduleKind::gpipe, recompute, 8);
+  };
+
+  // The first stage's input is its tokens: hardly anything is kept of a micro-batch.
+  EXPECT_LT(growth(Recompute::full) * 10, growth(Recompute::none));
+}
+
+TEST(ARunPlan, FitsExactlyItsPlannedBytes) {
+  auto plan = plan_of(tiny_run(llama(), 2));
+  const Bytes most = std::max(plan.planned_device_bytes(Rank{0}), plan.planned_device_bytes(Rank{1}));
+
+  plan.shape.device_capacity = most;
+  EXPECT_NO_THROW(check_fits(plan));
+  plan.shape.device_capacity = most - Bytes{1};
+  try {
+    check_fits(plan);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::does_not_fit);
+  }
+}
+
+// --- layers and stages
+// --------------------------------------------------------------------------------------------------
+
+TEST(ARunPlan, DealsLayersAsListed) {
+  auto shape = tiny_run(llama(), 3);
+  shape.layers_per_stage = {1, 5, 2};
+
+  const auto plan = plan_of(shape);
+
+  ASSERT_EQ(plan.partition.stages.size(), 3);
+  EXPECT_EQ(plan.partition.stages[Stage{1}], (LayerRange{Layer{1}, Layer{6}}));
+  EXPECT_EQ(plan.training.stages[Stage{2}].begin, Layer{6});
+  EXPECT_TRUE(plan.training.stages[Stage{0}].first);
+  EXPECT_TRUE(plan.training.stages[Stage{2}].last);
+  EXPECT_FALSE(plan.training.stages[Stage{1}].first || plan.training.stages[Stage{1}].last);
+  const auto parameters = static_cast<std::size_t>(BufferKind::parameters);
+  EXPECT_GT(plan.training.bytes[Stage{1}][parameters], plan.training.bytes[Stage{2}][parameters]);
+}
+
+TEST(ARunPlan, RefusesListedLayersThatDoNotFitTheModelOrTheStages) {
+  auto shape = tiny_run(llama(), 3);
+
+  shape.layers_per_stage = {1, 5, 3};
+  EXPECT_THAT(error_of(ExitCode::bad_input, shape), AllOf(HasSubstr("9"), HasSubstr("8")));
+  shape.layers_per_stage = {4, 4};
+  EXPECT_THAT(error_of(ExitCode::bad_input, shape),
+              HasSubstr("parallel.layers_per_stage lists 2 stages, but the schedule has 3"));
+}
+
+TEST(ARunPlan, RefusesMoreStagesThanLayers) {
+  EXPECT_THAT(error_of(ExitCode::bad_input, tiny_run(llama(), 9)), AllOf(HasSubstr("9"), HasSubstr("8")));
+
+  auto shape = tiny_run(llama(), 2);
+  shape.schedule = {ScheduleKind::interleaved, 5, false, std::nullopt};
+  EXPECT_THAT(error_of(ExitCode::bad_input, shape), AllOf(HasSubstr("10"), HasSubstr("8")));
+}
+
+TEST(ARunPlan, RefusesAModelThatBreaksARule) {
+  auto shape = tiny_run(llama(), 1);
+  shape.model.kv_heads = 3;
+
+  error_of(ExitCode::bad_input, shape);
+}
+
+// --- schedule files
+// -----------------------------------------------------------------------------------------------------
+
+RunShape run_of_file(const Schedule& schedule, std::int32_t pipeline) {
+  auto shape = tiny_run(llama(), pipeline);
+  shape.schedule.file = "mine.csv";
+  shape.schedule_csv = write_schedule_csv(schedule);
+  return shape;
+}
+
+TEST(ARunPlan, OfAFileIsThatOfTheGeneratorWhichWroteIt) {
+  const auto shape = run_of_file(one_f_one_b({2, 1, 4}), 2);
+
+  const auto plan = plan_of(shape);
+
+  const auto generated = plan_of(tiny_run(llama(), 2));
+  EXPECT_EQ(plan.training.schedule.actions, generated.training.schedule.actions);
+  for (const Rank rank : all<Rank>(2)) EXPECT_EQ(plan.training.ranks[rank].peak, generated.training.ranks[rank].peak);
+}
+
+TEST(ARunPlan, RefusesAFileForOtherRanksOrMicroBatchesWithTheNumbers) {
+  EXPECT_THAT(error_of(ExitCode::bad_input, run_of_file(one_f_one_b({2, 1, 5}), 2)),
+              AllOf(HasSubstr("mine.csv is for 2 ranks, 5 micro-batches"), HasSubstr("parallel.pipeline 2"),
+                    HasSubstr("global_batch 8 / (micro_batch 2 x data 1) = 4 micro-batches")));
+  EXPECT_THAT(error_of(ExitCode::bad_input, run_of_file(one_f_one_b({2, 1, 4}), 3)),
+              AllOf(HasSubstr("is for 2 ranks"), HasSubstr("parallel.pipeline 3")));
+}
+
+TEST(ARunPlan, RefusesAFileThatCannotRun) {
+  auto shape = tiny_run(llama(), 2);
+  shape.schedule.file = "mine.csv";
+
+  shape.schedule_csv = "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n1F0,1F1,1F2,1F3,1B0,1B1,1B2\n";
+  EXPECT_THAT(error_of(ExitCode::damaged_input, shape), HasSubstr("1B3"));
+  shape.schedule_csv = "0F0,what\n";
+  EXPECT_THAT(error_of(ExitCode::damaged_input, shape), AllOf(HasSubstr("mine.csv"), HasSubstr("what")));
+}
+
+}  // namespace
+}  // namespace penstock

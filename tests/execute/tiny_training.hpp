@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A tiny training over RankState: the pieces of `penstock train` without data files, checkpoints or metrics.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "comm/communicator.hpp"
+#include "execute/rank_state.hpp"
+#include "execute/run_plan.hpp"
+#include "execute/tiny_run.hpp"
+#include "execute/training_work.hpp"
+#include "optimizer/reduce.hpp"
+#include "support/test_data.hpp"
+
+namespace penstock::test {
+
+/// Inputs and targets of a step, of a whole batch; every eleventh target is not counted.
+struct Batch {
+  Batch(const RunShape& shape, std::int64_t step) {
+    const auto stream = static_cast<std::uint64_t>(step);
+    inputs = uniform_integers(shape.global_batch * shape.sequence, shape.model.vocabulary, 2 * stream);
+    targets = uniform_integers(shape.global_batch * shape.sequence, shape.model.vocabulary, 2 * stream + 1);
+    for (std::size_t i = 0; i < targets.size(); i += 11) targets[i] = -1;
+  }
+  std::vector<std::int32_t> inputs;
+  std::vector<std::int32_t> targets;
+};
+
+/// Copies the first sequences of `replica`'s share of a batch to the device, as many as `planned` has.
+inline void upload(RankState& state, const ComputeWork& work, const PlannedSchedule& planned, const Batch& batch,
+                   std::int32_t replica = 0) {
+  const auto last = planned.schedule.last_stage();
+  for (const Stage stage : {Stage{0}, last}) {
+    const auto& shape = planned.stages[stage];
+    if (!(stage == Stage{0} ? work.has_first_stage() : work.has_last_stage())) continue;
+    const auto share = static_cast<std::size_t>(shape.rows() * planned.schedule.shape.micro_batches);
+    const auto part = [&](const std::vector<std::int32_t>& all_tokens) {
+      return std::span{all_tokens}.subspan(share * static_cast<std::size_t>(replica), share);
+    };
+    state.upload_tokens(stage,
+                        pack_tokens(part(batch.inputs), part(batch.targets), shape.rows(), shape.first, shape.last));
+    if (stage == last) break;
+  }
+}
+
+/// Over the ranks of `world`, which must outlive it.
+struct TinyTraining {
+  TinyTraining(const RunShape& shape, const Communicator& ranks, DelayOptions delays = {}, std::int32_t threads = 1,
+               NonFinite non_finite = NonFinite::stop)
+      : world{ranks},
+        plan{plan_of(shape)},
+        state{plan, ranks, {DeviceKind::host, threads}, delays},
+        rule{optimizer(non_finite), 10},
+        work{{&plan, state.place().coordinate, &state.kernels(), &state.cpu_workers(), &state.stages(), &state.groups(),
+              &rule}},
+        executor{plan.training.schedule, plan.training.ranks[state.place().coordinate], state.resources(work)} {
+    for (auto& stage : state.stages()) {
+      if (!stage) continue;
+      stage->initialize(5, state.cpu_workers());
+      stage->refresh_working_copy(state.cpu_workers());
+      gather_working_copy(*stage, state.groups().replicas);
+    }
+    share_tied_table(plan, state.stages(), state.groups().pipeline);
+    state.upload_parameters();
+  }
+
+  void step(std::int64_t number, TrainingWork::Poison poison = TrainingWork::Poison::no) {
+    upload(state, work, plan.training, Batch{plan.shape, number}, state.place().replica);
+    work.begin_step(number, 1.0 / static_cast<double>(plan.shape.global_batch * plan.shape.sequence), poison);
+    executor.run(static_cast<std::int32_t>(number), nullptr);
+  }
+
+  /// The losses of the last run by micro-batch, on every rank (of each replica one after the other).
+  std::vector<double> losses() const {
+    std::string own;
+    if (work.has_last_stage()) {
+      own.resize(work.losses().size() * sizeof(double));
+      std::memcpy(own.data(), work.losses().data(), own.size());
+    }
+    std::string joined;
+    for (const auto& part : world.all_gather(own)) joined += part;
+    std::vector<double> result(joined.size() / sizeof(double));
+    std::memcpy(result.data(), joined.data(), joined.size());
+    return result;
+  }
+
+  /// The working copies of all parameters, by name, on every rank; of a tied table the copy of the first stage, after
+  /// it was compared with that of the last. Of the first replica, after it was compared with the others.
+  std::map<std::string, std::string> parameters() {
+    std::map<std::string, std::string> all_parameters;
+    const auto stages = plan.training.schedule.shape.stages;
+    for (const Stage stage : all<Stage>(stages)) {
+      const auto& shape = plan.training.stages[stage];
+      std::int32_t index = 0;
+      for (const auto& parameter : parameters_of_stage(shape.model, shape.begin, shape.end, shape.first, shape.last)) {
+        add(all_parameters, parameter.name, world.all_gather(working_copy(stage, index++)));
+      }
+    }
+    return all_parameters;
+  }
+
+  const Communicator& world;
+  const RunPlan plan;
+  RankState state;
+  UpdateRule rule;
+  TrainingWork work;
+  Executor executor;
+
+ private:
+  static OptimizerOptions optimizer(NonFinite non_finite) {
+    OptimizerOptions options;
+    options.learning_rate.peak = 0.01;
+    options.clip = 0.25;  // below the norm of these steps: the factor takes part
+    options.non_finite = non_finite;
+    return options;
+  }
+  std::string working_copy(Stage stage, std::int32_t index) {
+    const auto& own = state.stages()[stage];
+    if (!own) return "";
+    const auto bytes = own->working_copy(index);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};  // NOLINT: bytes as text
+  }
+  static void add(std::map<std::string, std::string>& to, const std::string& name,
+                  const std::vector<std::string>& copies) {
+    for (const auto& copy : copies) {
+      if (copy.empty()) continue;
+      const auto [found, is_new] = to.emplace(name, copy);
+      if (!is_new) {
+        EXPECT_TRUE(found->second == copy) << "two copies of " << name << " differ";
+      }
+    }
+  }
+};
+
+}  // namespace penstock::test

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs on 1, 2, 3 and 4 ranks. What one rank gives is formed by every rank alone, and compared with what they give
+// together.
+#include "execute/training_work.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "execute/tiny_run.hpp"
+#include "execute/tiny_training.hpp"
+
+namespace penstock {
+namespace {
+
+using test::Tied;
+using test::tiny_model;
+using test::tiny_run;
+using test::TinyTraining;
+using Poison = TrainingWork::Poison;
+
+/// What must not depend on the layout.
+struct Outcome {
+  std::vector<double> norms;
+  std::vector<double> losses;
+  std::map<std::string, std::string> parameters;
+};
+
+Outcome train(const RunShape& shape, const Communicator& world, DelayOptions delays = {}, std::int32_t threads = 1) {
+  TinyTraining training{shape, world, delays, threads};
+  Outcome outcome;
+  for (int step = 1; step <= 2; ++step) {
+    training.step(step);
+    outcome.norms.push_back(training.work.norm().norm);
+    for (const double loss : training.losses()) outcome.losses.push_back(loss);
+  }
+  EXPECT_EQ(training.state.peak_device_bytes(), training.plan.training.ranks[training.state.place().coordinate].peak);
+  outcome.parameters = training.parameters();
+  return outcome;
+}
+
+void expect_same(const Outcome& actual, const Outcome& expected) {
+  EXPECT_EQ(actual.norms, expected.norms);
+  EXPECT_EQ(actual.losses, expected.losses);
+  ASSERT_EQ(actual.parameters.size(), expected.parameters.size());
+  for (const auto& [name, bytes] : expected.parameters) {
+    EXPECT_TRUE(actual.parameters.at(name) == bytes) << name << " differs";
+  }
+}
+
+class TrainingWorkTest : public testing::Test {
+ protected:
+  Communicator world_ = Communicator::world();
+  int size_ = world_.size();
+};
+
+class OfEachModel : public TrainingWorkTest, public testing::WithParamInterface<ModelSpec> {
+ protected:
+  RunShape shape() const { return tiny_run(GetParam(), size_); }
+  /// A rank alone, with the plain schedule.
+  Outcome alone() const { return train(tiny_run(GetParam(), 1), Communicator::self()); }
+};
+
+TEST_P(OfEachModel, EverySchedulesStepsAreThoseOfOneRank) {
+  const auto expected = alone();
+  EXPECT_GT(expected.norms.front(), 0.25);  // it is clipped
+  EXPECT_EQ(expected.losses.size(), 8U);
+
+  for (const auto kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved}) {
+    SCOPED_TRACE(enum_names(kind)[static_cast<std::size_t>(kind)].name);
+    auto of = shape();
+    of.schedule.kind = kind;
+    of.schedule.virtual_stages = kind == ScheduleKind::interleaved ? 2 : 1;
+    expect_same(train(of, world_), expected);
+  }
+}
+
+TEST_P(OfEachModel, RecomputedAndSplitStepsAreThoseOfOneRank) {
+  const auto expected = alone();
+
+  auto of = shape();
+  of.recompute = Recompute::full;
+  expect_same(train(of, world_), expected);
+  of.schedule.split_backward = true;
+  expect_same(train(of, world_), expected);
+}
+
+TEST_P(OfEachModel, DelayedStepsOfTwoThreadsOnUnevenStagesAreThoseOfOneRank) {
+  const auto expected = alone();
+
+  auto of = shape();
+  if (size_ > 1) {
+    of.layers_per_stage = std::vector<std::int32_t>(static_cast<std::size_t>(size_), 1);
+    of.layers_per_stage->back() = 9 - size_;
+  }
+  const DelayOptions delays{static_cast<std::uint64_t>(100 + world_.rank()), Seconds{0.002}};
+  expect_same(train(of, world_, delays, 2), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, OfEachModel,
+                         testing::Values(tiny_model(Family::llama, Tied::no),
+                                         tiny_model(Family::llama, Tied::yes, Precision::bf16),
+                                         tiny_model(Family::gpt2, Tied::yes),
+                                         tiny_model(Family::gpt2, Tied::no, Precision::bf16)),
+                         [](const auto& of) {
+                           return std::string{of.param.family == Family::llama ? "llama" : "gpt2"} +
+                                  (of.param.tie_embeddings ? "_tied" : "_untied") +
+                                  (of.param.precision == Precision::bf16 ? "_bf16" : "_fp32");
+                         });
+
+TEST_F(TrainingWorkTest, ReplicasGiveTheSameBitsWhateverTheirPipelines) {
+  if (size_ % 2 != 0) GTEST_SKIP() << "two replicas need an even number of ranks";
+  const auto model = tiny_model(Family::llama, Tied::yes);
+  const auto pair = world_.split(world_.rank() / 2, world_.rank());
+
+  const auto expected = train(tiny_run(model, 1, 2), pair);
+
+  expect_same(train(tiny_run(model, size_ / 2, 2), world_), expected);
+}
+
+TEST_F(TrainingWorkTest, WithoutTheNormsWaitStepsAreThoseOfOneRank) {
+  auto model = tiny_model(Family::gpt2, Tied::yes);
+  auto of_one = tiny_run(model, 1);
+  auto of_all = tiny_run(model, size_);
+  of_one.steps_wait_for_norm = false;
+  of_all.steps_wait_for_norm = false;
+
+  expect_same(train(of_all, world_), train(of_one, Communicator::self()));
+}
+
+TEST_F(TrainingWorkTest, AStepChangesEveryParameter) {
+  TinyTraining training{tiny_run(tiny_model(Family::gpt2, Tied::no), size_), world_};
+  const auto before = training.parameters();
+
+  training.step(1);
+
+  for (const auto& [name, bytes] : training.parameters()) EXPECT_TRUE(bytes != before.at(name)) << name;
+  EXPECT_EQ(training.rule.adam_steps(), 1);
+}
+
+TEST_F(TrainingWorkTest, ASkippedStepChangesNothingOnAnyRank) {
+  TinyTraining training{tiny_run(tiny_model(Family::llama, Tied::yes), size_), world_, {}, 1, NonFinite::skip};
+  training.step(1);
+  const auto before = training.parameters();
+
+  training.step(2, Poison::yes);
+
+  EXPECT_FALSE(training.work.norm().finite);
+  EXPECT_EQ(training.work.norm().first_bad_tensor, "embedding/token/weight");
+  EXPECT_TRUE(training.work.update().skipped);
+  EXPECT_EQ(training.rule.adam_steps(), 1);
+  EXPECT_TRUE(training.parameters() == before);
+  training.step(3);
+  EXPECT_TRUE(training.work.norm().finite);
+  EXPECT_EQ(training.rule.adam_steps(), 2);
+  EXPECT_FALSE(training.parameters() == before);
+}
+
+TEST_F(TrainingWorkTest, AllRanksStopAtAGradientThatIsNotFinite) {
+  TinyTraining training{tiny_run(tiny_model(Family::llama, Tied::no), size_), world_};
+
+  try {
+    training.step(1, Poison::yes);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::not_finite);
+    EXPECT_THAT(error.what(), testing::HasSubstr("step 1: the gradient of embedding/token/weight on rank 0"));
+  }
+}
+
+/// Highest address handed out by each kind of schedule on a device of its own.
+TEST_F(TrainingWorkTest, EachScheduleReachesItsPlannedPeakToTheByte) {
+  auto shape = tiny_run(tiny_model(Family::llama, Tied::yes, Precision::bf16), size_);
+  shape.schedule = {ScheduleKind::interleaved, 2, false, std::nullopt};
+  const auto plan = test::plan_of(shape);
+  const Rank rank{world_.rank()};
+
+  for (const auto* planned : {&plan.training, &plan.validation, &plan.generation}) {
+    TinyTraining training{shape, world_};
+    const auto result = planned == &plan.generation ? ComputeWork::Result::logits : ComputeWork::Result::losses;
+    if (planned == &plan.training) {
+      training.step(1);
+    } else {
+      const auto& own = planned == &plan.validation ? training.plan.validation : training.plan.generation;
+      ComputeWork work{own, rank, training.state.kernels(), result};
+      Executor executor{own.schedule, own.ranks[rank], training.state.resources(work)};
+      test::upload(training.state, work, own, test::Batch{shape, 1});
+      work.begin(1.0);
+      executor.run(1, nullptr);
+    }
+    EXPECT_EQ(training.state.peak_device_bytes(), planned->ranks[rank].peak);
+  }
+}
+
+TEST_F(TrainingWorkTest, AllSchedulesTogetherReachTheBytesOfTheRun) {
+  TinyTraining training{tiny_run(tiny_model(Family::gpt2, Tied::yes), size_), world_};
+  const auto& plan = training.plan;
+  const Rank rank{world_.rank()};
+  ComputeWork validation{plan.validation, rank, training.state.kernels(), ComputeWork::Result::losses};
+  Executor validate{plan.validation.schedule, plan.validation.ranks[rank], training.state.resources(validation)};
+  ComputeWork generation{plan.generation, rank, training.state.kernels(), ComputeWork::Result::logits};
+  Executor generate{plan.generation.schedule, plan.generation.ranks[rank], training.state.resources(generation)};
+
+  // A step between two evaluations: neither disturbs the other.
+  test::upload(training.state, validation, plan.validation, test::Batch{plan.shape, 1});
+  validation.begin(1.0);
+  validate.run(1, nullptr);
+  const auto losses = validation.losses();
+  training.step(1);
+  EXPECT_EQ(training.work.losses(), losses);
+  test::upload(training.state, generation, plan.generation, test::Batch{plan.shape, 1});
+  generation.begin(1.0);
+  generate.run(1, nullptr);
+
+  EXPECT_EQ(training.state.peak_device_bytes(), plan.planned_device_bytes(rank));
+}
+
+}  // namespace
+}  // namespace penstock
