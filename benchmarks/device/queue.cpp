@@ -22,8 +22,8 @@ BENCHMARK(submit_and_wait)->UseRealTime()->Unit(benchmark::kMicrosecond);
 /// `count` pieces, each after the one before it, dealt in turn to `queues` queues; the caller waits for the last.
 void chain(benchmark::State& state) {
   const auto host = make_host_device(Bytes{0}, {});
-  std::vector<std::unique_ptr<Queue>> queues;
-  for (int i = 0; i < state.range(0); ++i) queues.push_back(host->make_queue("compute"));
+  std::vector<std::unique_ptr<Queue>> queues(static_cast<std::size_t>(state.range(0)));
+  for (auto& queue : queues) queue = host->make_queue("compute");
   constexpr int count = 1000;
   while (state.KeepRunning()) {
     Event last;

@@ -31,7 +31,8 @@ constexpr Kind kinds[] = {Kind::activations, Kind::gradients};
 /// What rank `from` sends to rank `to` as its message number `number` of a kind; of a length that depends on all of
 /// these.
 Block message_of(int from, int to, Kind kind, int number, std::int64_t longest = 5000) {
-  const auto stream = static_cast<std::uint64_t>(((from * 8 + to) * 2 + static_cast<int>(kind)) * 1000 + number);
+  const int stream_number = ((from * 8 + to) * 2 + static_cast<int>(kind)) * 1000 + number;
+  const auto stream = static_cast<std::uint64_t>(stream_number);
   return test::random_bytes(static_cast<std::int64_t>(stream * 2654435761 % static_cast<std::uint64_t>(longest)),
                             stream);
 }
