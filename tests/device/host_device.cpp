@@ -27,7 +27,6 @@ namespace penstock {
 namespace {
 
 using testing::AllOf;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::unique_ptr<Device> device(Bytes capacity = Bytes{1 << 20}, DelayOptions delays = {}) {
