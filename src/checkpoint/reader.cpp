@@ -67,9 +67,10 @@ class VerifiedDataset {
           checked(H5Dread(dataset_.get(), H5T_NATIVE_FLOAT, memory.get(), file.get(), H5P_DEFAULT, target + at),
                   doing_);
         });
-    if (format::checksum(target, count) != checksums_[static_cast<std::size_t>(chunk)])
+    if (format::checksum(target, count) != checksums_[static_cast<std::size_t>(chunk)]) {
       fail(doing_.code, "{}: /{} is damaged in chunk {} of {} (elements [{}, {})): it does not match its checksum",
            doing_.what, shape_.name, chunk, shape_.chunks(), first, first + count);
+    }
     return count;
   }
 
@@ -79,9 +80,10 @@ class VerifiedDataset {
   void check_shape() const {
     const auto found = extent_of(dataset_, doing_);
     const auto wanted = extent_of(shape_);
-    if (found != wanted)
+    if (found != wanted) {
       fail(doing_.code, "{}: /{} has the shape [{}] where [{}] is expected", doing_.what, shape_.name,
            fmt::join(found, ", "), fmt::join(wanted, ", "));
+    }
   }
 
   void read_checksums(hid_t file) {
@@ -152,7 +154,7 @@ std::vector<std::string> dataset_names(hid_t file, const std::string& group, con
   checked(H5Ovisit_by_name2(file, group.c_str(), H5_INDEX_NAME, H5_ITER_INC, add_dataset_name, &names, H5O_INFO_BASIC,
                             H5P_DEFAULT),
           doing);
-  for (auto& name : names) name = group + "/" + name;
+  for (auto& name : names) name.insert(0, group + "/");
   return names;
 }
 
@@ -192,9 +194,10 @@ std::string newest_sound_file(const std::string& folder) {
       faults += fmt::format("\n  {}", error.what());
     }
   }
-  if (!files.empty())
+  if (!files.empty()) {
     fail(ExitCode::damaged_input, "none of the {} checkpoints in {} is whole; move them away to start afresh:{}",
          files.size(), folder, faults);
+  }
   return {};
 }
 

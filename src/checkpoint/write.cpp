@@ -45,7 +45,7 @@ hdf5::File open_for_writing(const Communicator& group, const std::string& path, 
   if (group.size() > 1) {
     MPI_Comm communicator = MPI_COMM_NULL;
     void* native = group.native();
-    std::memcpy(&communicator, &native, sizeof communicator);
+    std::memcpy(&communicator, &native, sizeof(MPI_Comm));  // NOLINT(bugprone-sizeof-expression): a pointer
     checked(H5Pset_fapl_mpio(access.get(), communicator, MPI_INFO_NULL), doing);
   }
   return hdf5::File{checked(H5Fopen(path.c_str(), H5F_ACC_RDWR, access.get()), doing)};

@@ -289,7 +289,8 @@ class SvgDrawing {
     int cell = 0;
     for (const Op op : ops_) {
       const double x = left + cell % legend_cells_per_row * legend_cell;
-      const double y = bottom_ + axis_height + 4 + cell / legend_cells_per_row * legend_row;
+      const int row = cell / legend_cells_per_row;
+      const double y = bottom_ + axis_height + 4 + row * legend_row;
       put("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"14\" fill=\"{}\"/>", x, y, hex(color_of(op)));
       put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12\">{}</text>\n", x + 19, y + 11.5, name_of(op));
       ++cell;

@@ -193,9 +193,10 @@ std::string first_difference(const Steps& a, const Steps& b, std::int32_t rank) 
 void check_comparable(const Timeline& a, const Timeline& b) {
   if (a.ranks != b.ranks)
     fail(ExitCode::bad_input, "the timelines cannot be compared: {} ranks against {}", a.ranks, b.ranks);
-  if (a.spans.empty() || b.spans.empty())
+  if (a.spans.empty() || b.spans.empty()) {
     fail(ExitCode::bad_input, "the timelines cannot be compared: {} has no spans",
          a.spans.empty() ? "the first" : "the second");
+  }
 }
 
 double ratio(double numerator, double denominator) {
@@ -292,9 +293,10 @@ TimelineComparison compare(const Timeline& a, const Timeline& b) {
 std::string to_text(const TimelineComparison& comparison) {
   std::string text = fmt::format("step time {:.4f} x, bubble {:+.1f} points\nrank  compute   order of actions\n",
                                  comparison.step_time_ratio, 100 * comparison.bubble_difference);
-  for (const auto& rank : comparison.ranks)
+  for (const auto& rank : comparison.ranks) {
     text += fmt::format("{:>4}  {:>7.4f}   {}\n", rank.rank, rank.compute_ratio,
                         rank.same_order ? "the same" : rank.first_difference);
+  }
   return text;
 }
 
