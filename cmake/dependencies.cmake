@@ -24,5 +24,7 @@ add_library(xxhash INTERFACE)
 target_include_directories(xxhash SYSTEM INTERFACE ${XXHASH_INCLUDE_DIR})
 target_link_libraries(xxhash INTERFACE ${XXHASH_LIBRARY})
 add_library(hdf5_parallel INTERFACE)
+# mpi.h brings in the C++ bindings, which MPI removed and which would have to be linked.
+target_compile_definitions(hdf5_parallel INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 target_include_directories(hdf5_parallel SYSTEM INTERFACE ${HDF5_INCLUDE_DIRS})
 target_link_libraries(hdf5_parallel INTERFACE ${HDF5_LIBRARIES} MPI::MPI_C)

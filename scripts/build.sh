@@ -4,6 +4,6 @@
 set -eu
 cd "$(dirname "$0")/.."
 scripts/install_packages.sh
-if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+. scripts/environment.sh
 cmake --preset release >/dev/null
 cmake --build build --target "${@:-penstock}"

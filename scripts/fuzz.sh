@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 seconds="${1:-20}"
-if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+. scripts/environment.sh
 cmake --preset fuzz >/dev/null
 cmake --build build/fuzz
 mkdir -p build/fuzz/findings

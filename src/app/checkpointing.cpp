@@ -55,11 +55,13 @@ void complete_working_copies(const RunPlan& plan, RankState& state) {
 
 }  // namespace
 
-Checkpointing::Checkpointing(const Deck& deck, const RunPlan& plan, RankState& state, const Communicator& world)
+Checkpointing::Checkpointing(const Deck& deck, const RunPlan& plan, RankState& state, const Communicator& world,
+                             std::uint64_t data_fingerprint)
     : deck_{&deck},
       plan_{&plan},
       state_{&state},
       world_{&world},
+      data_fingerprint_{data_fingerprint},
       folder_{(std::filesystem::path{deck.output.directory} / "checkpoints").string()},
       datasets_{datasets_of(plan.shape.model)},
       writer_{io_, world, {folder_, deck.output.checkpoint.keep}},
@@ -110,6 +112,9 @@ void Checkpointing::check_compatible(const CheckpointHeader& header, const std::
   const auto findings = resume_compatibility(parse_deck(header.deck, path), *deck_);
   if (world_->rank() == 0) {
     for (const auto& line : findings.notes) log::warning("resume: {}", line);
+    if (header.data_fingerprint != data_fingerprint_) {
+      log::warning("resume: the files of data.train have changed since {} was written: the samples are others", path);
+    }
   }
   std::string text;
   for (const auto& line : findings.refusals) text += "\n  " + line;
@@ -127,6 +132,7 @@ void Checkpointing::save(std::int64_t step, const UpdateRule& rule) {
   contents.header.adam_steps = rule.adam_steps();
   contents.header.tokens = step * tokens_per_step(*deck_);
   contents.header.data_position = step * plan_->shape.global_batch;
+  contents.header.data_fingerprint = data_fingerprint_;
   contents.header.seed = deck_->training.seed;
   contents.header.program_version = program_version();
   contents.header.deck = effective_deck(*deck_);

@@ -21,8 +21,9 @@ namespace penstock {
 /// Joins the host stages of a rank with checkpoint files. All functions are collective.
 class Checkpointing {
  public:
-  /// The arguments outlive the object.
-  Checkpointing(const Deck& deck, const RunPlan& plan, RankState& state, const Communicator& world);
+  /// `data_fingerprint`: of the training data, which a resume compares. The other arguments outlive the object.
+  Checkpointing(const Deck& deck, const RunPlan& plan, RankState& state, const Communicator& world,
+                std::uint64_t data_fingerprint);
 
   /// Fills masters, moments and working copies: from a checkpoint as `resume` says ("auto", "none" or a file), or with
   /// initial values. Returns the completed steps.
@@ -45,6 +46,7 @@ class Checkpointing {
   const RunPlan* plan_;
   RankState* state_;
   const Communicator* world_;
+  std::uint64_t data_fingerprint_;
   std::string folder_;
   std::vector<CheckpointDataset> datasets_;
   IoThread io_;

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "execute/rank_state.hpp"
 #include "model/parameters.hpp"
+#include "optimizer/reduce.hpp"
 
 namespace penstock {
 namespace {
@@ -81,6 +82,7 @@ PlannedHostBytes planned_host_bytes(const RunPlan& plan, std::int32_t world_rank
     planned.states += bytes.total();
     planned.snapshot += bytes.masters + bytes.moments;
   }
+  planned.states += ReduceStaging::bytes(plan.shape.replicas);
   return planned;
 }
 

@@ -20,7 +20,7 @@ std::string layout_text(const RunPlan& plan);
 
 /// Host bytes of a rank by kind (HostStage), and the snapshot of a background checkpoint.
 struct PlannedHostBytes {
-  Bytes states{0};    ///< masters, moments, working copies, gradients
+  Bytes states{0};    ///< masters, moments, working copies, gradients, room for messages of gradients
   Bytes snapshot{0};  ///< masters and moments once more, while a checkpoint is written
 };
 PlannedHostBytes planned_host_bytes(const RunPlan& plan, std::int32_t world_rank);

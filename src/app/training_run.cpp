@@ -61,7 +61,7 @@ TrainingRun::TrainingRun(const Deck& deck, const Communicator& world, const std:
       work_{{&plan_, state_.place().coordinate, &state_.kernels(), &state_.cpu_workers(), &state_.stages(),
              &state_.groups(), &rule_}},
       executor_{plan_.training.schedule, plan_.training.ranks[state_.place().coordinate], state_.resources(work_)},
-      checkpointing_{deck_, plan_, state_, world},
+      checkpointing_{deck_, plan_, state_, world, data_.train_summary.fingerprint},
       stop_request_{deck.output.directory, deck.training.time_limit.value_or(Seconds{0})},
       progress_{deck.training.steps, deck.output.progress} {
   if (data_.validation) validation_.emplace(plan_, state_, *data_.validation, deck.training.validation_batches);

@@ -1,0 +1,10 @@
+# Sourced by the scripts that build and test: the compiler cache (where there is one), and what sanitizers need to know.
+if command -v ccache >/dev/null; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+  # The same sources give the same objects in every folder.
+  export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+fi
+export ASAN_OPTIONS="detect_stack_use_after_return=0:${ASAN_OPTIONS:-}"
+export LSAN_OPTIONS="suppressions=$PWD/tests/support/lsan.supp:print_suppressions=0:${LSAN_OPTIONS:-}"
+export TSAN_OPTIONS="suppressions=$PWD/tests/support/tsan.supp:${TSAN_OPTIONS:-}"
+export UBSAN_OPTIONS="print_stacktrace=1:${UBSAN_OPTIONS:-}"
