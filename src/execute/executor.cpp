@@ -2,10 +2,13 @@
 #include "execute/executor.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "base/error.hpp"
+#include "device/completion.hpp"
 #include "schedule/semantics.hpp"
 #include "schedule/text.hpp"
 
@@ -73,9 +76,22 @@ class Executor::Preparation {
               to_text(node.action), to_text(need.action), plan_.rank);
       result.push_back(found->second);
     }
-    std::sort(result.begin(), result.end());
-    result.erase(std::unique(result.begin(), result.end()), result.end());
-    return result;
+    return without_implied(node.action, std::move(result));
+  }
+
+  /// Ascending; of each queue's actions the last alone, since they complete in order. An action that waited for all
+  /// would be woken by each, and would each time take the processor from a lane that computes.
+  std::vector<std::int32_t> without_implied(const Action& action, std::vector<std::int32_t> positions) const {
+    std::sort(positions.begin(), positions.end(), std::greater<>{});
+    std::set<Lane> seen{lane_of(action.op)};
+    std::vector<std::int32_t> kept;
+    for (const auto position : positions) {
+      const Lane lane = lane_of(plan_.actions[static_cast<std::size_t>(position)].action.op);
+      const bool is_message = lane == Lane::send || lane == Lane::receive;
+      if (is_message ? kept.empty() || kept.back() != position : seen.insert(lane).second) kept.push_back(position);
+    }
+    std::reverse(kept.begin(), kept.end());
+    return kept;
   }
 
   std::byte* address(const SymbolicBuffer& buffer) const {
@@ -197,14 +213,19 @@ void Executor::run(std::int32_t step, Timeline* trace) {
     progress_->outstanding = list_.size();
     progress_->failure = nullptr;
   }
+  // The lanes start when all is issued. On a busy machine a lane that had run out of work would take turns with this
+  // thread, one action each; and issuing to lanes that sleep wakes nobody.
+  Completion all_issued;
   for (std::size_t position = 0; position < list_.size(); ++position) {
     const auto& prepared = list_[position];
     take_and_free(prepared);
     std::vector<Event> after;
-    after.reserve(prepared.after.size());
+    after.reserve(prepared.after.size() + 1);
+    if (prepared.after.empty()) after.push_back(all_issued.event());
     for (const auto needed : prepared.after) after.push_back(events_[static_cast<std::size_t>(needed)]);
     remember(position, issue(prepared, std::move(after)));
   }
+  all_issued.succeed(now());
   wait_for_all();
   collect(step, trace);
 }

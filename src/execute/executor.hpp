@@ -60,7 +60,8 @@ struct ExecutorResources {
 ///
 /// The list is issued in order from the calling thread: each action takes its planned buffers at its place, is queued
 /// on its lane behind the events of what it needs (semantics) and of what freed its memory (plan), and frees what it
-/// frees. Nothing here decides order. Addresses are fixed by the plan, so everything but the events is prepared once.
+/// frees. Nothing here decides order. The lanes start once all is issued. Addresses are fixed by the plan, so
+/// everything but the events is prepared once.
 class Executor {
  public:
   Executor(const Schedule& schedule, const RankPlan& plan, const ExecutorResources& resources);

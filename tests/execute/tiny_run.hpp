@@ -43,8 +43,9 @@ inline RunShape tiny_run(const ModelSpec& model, std::int32_t pipeline, std::int
   return shape;
 }
 
-inline RunPlan plan_of(const RunShape& shape) {
-  Workers workers{1};
+/// The scratch of kernels, and so the plan, follows from their threads.
+inline RunPlan plan_of(const RunShape& shape, std::int32_t threads = 1) {
+  Workers workers{threads};
   return make_run_plan(shape, *make_host_kernels(workers));
 }
 

@@ -57,7 +57,7 @@ struct TinyTraining {
   TinyTraining(const RunShape& shape, const Communicator& ranks, DelayOptions delays = {}, std::int32_t threads = 1,
                NonFinite non_finite = NonFinite::stop)
       : world{ranks},
-        plan{plan_of(shape)},
+        plan{plan_of(shape, threads)},
         state{plan, ranks, {DeviceKind::host, threads}, delays},
         rule{optimizer(non_finite), 10},
         work{{&plan, state.place().coordinate, &state.kernels(), &state.cpu_workers(), &state.stages(), &state.groups(),
