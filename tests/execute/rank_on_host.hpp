@@ -84,7 +84,7 @@ inline RankPlan plan_of(const Schedule& schedule, Rank rank) {
 }
 
 struct RankOnHost {
-  explicit RankOnHost(Schedule schedule_of_all, Rank rank = Rank{0}, DelayOptions delays = {})
+  explicit RankOnHost(const Schedule& schedule_of_all, Rank rank = Rank{0}, DelayOptions delays = {})
       : RankOnHost{schedule_of_all, plan_of(schedule_of_all, rank), delays} {}
 
   RankOnHost(Schedule schedule_of_all, RankPlan plan_of_rank, DelayOptions delays = {},
