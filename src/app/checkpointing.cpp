@@ -91,7 +91,7 @@ std::optional<std::string> Checkpointing::file_to_resume(const std::string& resu
 }
 
 CheckpointHeader Checkpointing::load(const std::string& path, UpdateRule& rule) {
-  const auto header = jointly(*world_, [&] {
+  auto header = jointly(*world_, [&] {
     CheckpointHeader found;
     io_.run([&] { found = read_checkpoint_header(path); });
     check_compatible(found, path);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
 #include <exception>
 #include <iostream>
 
@@ -121,8 +122,7 @@ ExitCode run(const CommandLine& line, int* argc, char*** argv) {
   return ExitCode::finished;
 }
 
-int main_with_errors(int argc, char** argv) {
-  CommandLine line;
+void describe_commands(CommandLine& line) {
   line.app.set_version_flag("--version", program_version());
   line.app.footer(exit_codes);
   line.app.require_subcommand(1);
@@ -132,21 +132,40 @@ int main_with_errors(int argc, char** argv) {
   add_trace(line);
   add_generate(line);
   add_help(line);
+}
+
+ExitCode parse_and_run(int argc, char** argv) {
+  CommandLine line;
+  describe_commands(line);
   try {
     line.app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const bool asked = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
     line.app.exit(error);
-    return static_cast<int>(asked ? ExitCode::finished : ExitCode::bad_input);
+    return asked ? ExitCode::finished : ExitCode::bad_input;
   }
+  return run(line, &argc, &argv);
+}
+
+/// Logging itself may throw (no memory): then only the code is left to say.
+ExitCode tell(ExitCode code, const char* message) noexcept {
   try {
-    return static_cast<int>(run(line, &argc, &argv));
+    log::error(message);
+  } catch (...) {
+    std::fputs("error: out of memory\n", stderr);
+  }
+  return code;
+}
+
+ExitCode main_without_exceptions(int argc, char** argv) noexcept {
+  try {
+    return parse_and_run(argc, argv);
   } catch (const Error& error) {
-    log::error(error.what());
-    return static_cast<int>(error.code());
+    return tell(error.code(), error.what());
   } catch (const std::exception& error) {
-    log::error(fmt::format("a fault of the program itself: {}", error.what()));
-    return static_cast<int>(ExitCode::internal);
+    return tell(ExitCode::internal, error.what());
+  } catch (...) {
+    return tell(ExitCode::internal, "an exception of an unknown type");
   }
 }
 

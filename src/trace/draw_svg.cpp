@@ -162,7 +162,8 @@ class SvgDrawing {
       end = std::max(end, span.end.value);
       last_slice_ = std::max(last_slice_, span.action.slice.value());
       ops_.insert(span.action.op);
-      stages_[span.rank].insert(span.action.stage);
+      // VALIDATE has no stage: its 0 would make another rank's stage look like the second of two.
+      if (is_per_micro_batch(span.action.op)) stages_[span.rank].insert(span.action.stage);
     }
     for (const auto& [rank, stages] : stages_) most_stages_ = std::max(most_stages_, stages.size());
     if (end > start) {
