@@ -173,5 +173,5 @@ ExitCode main_without_exceptions(int argc, char** argv) noexcept {
 }  // namespace penstock
 
 int main(int argc, char** argv) {
-  return penstock::main_with_errors(argc, argv);
+  return static_cast<int>(penstock::main_without_exceptions(argc, argv));
 }
