@@ -17,6 +17,9 @@ endfunction()
 # One GoogleTest executable `test_NAME` from NAME.cpp (or SOURCES). Without RANKS it runs as one process; with RANKS it
 # runs once per count under mpirun, as `test_NAME_n`, with the rank-aware listener of tests/support/mpi_main.cpp.
 function(penstock_test name)
+  if(NOT PENSTOCK_TESTS)
+    return()
+  endif()
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;RANKS;LABELS" ${ARGN})
   if(NOT ARG_SOURCES)
     set(ARG_SOURCES ${name}.cpp)
@@ -56,6 +59,10 @@ function(penstock_fuzzer name)
   add_executable(fuzz_${name} fuzz_${name}.cpp)
   target_link_libraries(fuzz_${name} PRIVATE ${ARG_LINK})
   target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  if(NOT TARGET fuzzers)
+    add_custom_target(fuzzers)
+  endif()
+  add_dependencies(fuzzers fuzz_${name})
 endfunction()
 
 # penstock_benchmark(NAME LINK target...): the Google Benchmark executable `benchmark_NAME` from NAME.cpp.

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 seconds="${1:-20}"
 . scripts/environment.sh
 cmake --preset fuzz >/dev/null
-cmake --build build/fuzz
+cmake --build build/fuzz --target fuzzers
 mkdir -p build/fuzz/findings
 for target in build/fuzz/fuzz_*; do
   name="$(basename "$target")"
