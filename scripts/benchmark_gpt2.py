@@ -65,7 +65,7 @@ def torch_worker(precision, steps):
             for block in self.blocks:
                 x = block(x)
             logits = functional.linear(self.norm(x), self.tokens.weight)
-            return functional.cross_entropy(logits.view(-1, VOCABULARY).float(), targets.view(-1))
+            return functional.cross_entropy(logits.view(-1, VOCABULARY).float(), targets.reshape(-1))
 
     model = Model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1)

@@ -20,6 +20,10 @@ GeneratorOptions generator_options(const RunShape& shape, std::int64_t micro_bat
 
 void check_file_shape(const RunShape& shape, const Schedule& schedule) {
   const auto& of = schedule.shape;
+  if (schedule.forward_only) {
+    fail(ExitCode::bad_input, "schedule {} has forwards only: training needs a B, or an I and a W, for each of them",
+         schedule.name);
+  }
   if (of.ranks == shape.pipeline && of.micro_batches == shape.micro_batches() && of.slices == 1) return;
   fail(ExitCode::bad_input,
        "schedule {} is for {} ranks, {} micro-batches and {} slice(s), but the deck asks for parallel.pipeline {} and "
@@ -83,6 +87,16 @@ void plan_ranks(PlannedSchedule& planned, const PerRank<PersistentLayout>& persi
   }
 }
 
+/// With the memory that actions wait for as edges: messages that a file places itself can close a cycle through it.
+void require_valid_with_memory(const PlannedSchedule& planned) {
+  std::vector<MemoryEdge> edges;
+  for (const auto& rank : planned.ranks) {
+    const auto own = memory_edges(rank);
+    edges.insert(edges.end(), own.begin(), own.end());
+  }
+  require_valid(planned.schedule, validate(planned.schedule, edges));
+}
+
 }  // namespace
 
 Bytes RunPlan::planned_device_bytes(Rank rank) const {
@@ -114,6 +128,7 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
                            {plan.training.bytes, plan.validation.bytes, plan.generation.bytes}));
   }
   for (auto* planned : {&plan.training, &plan.validation, &plan.generation}) plan_ranks(*planned, plan.persistent);
+  require_valid_with_memory(plan.training);
   return plan;
 }
 

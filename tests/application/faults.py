@@ -77,6 +77,7 @@ class Faults(ApplicationTest):
             "unknown op": ("0F0,0F1,0X0,0B1\n1F0,1F1,1B0,1B1\n", ("row 1", "cell 3")),
             "cycle": ("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n", ("shortest cycle",)),
             "missing receive": ("0F0,0SEND_F0,0F1,0SEND_F1,0B0,0B1\n1F0,1F1,1B0,1B1\n", ("RECV",)),
+            "no backward": ("0F0,0F1\n1F0,1F1\n", ("forwards only",)),
             "missing action": ("0F0,0F1,0B0,0B1\n1F0,1F1,1B0\n", ("1B1",)),
         }
         for name, (text, words) in cases.items():
@@ -101,7 +102,7 @@ class Faults(ApplicationTest):
         self.assertEqual(run.code, 5, run.output)
 
     def test_a_rank_without_progress_ends_the_job(self):
-        run = self.train(2, {"parallel.pipeline": 2, "training.watchdog": 1, "testing.delays": {"seed": 1, "longest": 50}})
+        run = self.train(2, {"parallel.pipeline": 2, "training.watchdog": 1, "testing.delays": {"seed": 1, "longest": 20}})
         self.assert_refused(run, 6, "no progress", "waiting for")
 
     def test_override_of_an_unknown_key(self):
