@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "app/agree.hpp"
@@ -21,13 +22,18 @@ Deck deck_for_generation(const GenerateCommand& command, const Communicator& wor
   return jointly(world, [&] {
     CheckpointHeader header;
     io.run([&] { header = read_checkpoint_header(command.checkpoint); });
-    std::vector<std::string> overrides{
-        fmt::format("parallel={{pipeline: {}, data: 1}}", world.size()),
-        "schedule={kind: 1f1b, virtual: 1}",
-        "training.global_batch=1",
-        "training.micro_batch=1",
-    };
-    overrides.insert(overrides.end(), command.overrides.begin(), command.overrides.end());
+    auto overrides = command.overrides;
+    // The layout is what was started: it comes last, over what the checkpoint's deck or the user says.
+    for (const char* value : {"parallel={pipeline: 1, data: 1}", "schedule={kind: 1f1b, virtual: 1}",
+                              "training.global_batch=1", "training.micro_batch=1"}) {
+      overrides.emplace_back(value);
+    }
+    const auto layers = parse_deck(header.deck, command.checkpoint, overrides).model.layers;
+    if (world.size() > layers) {
+      fail(ExitCode::bad_input, "{} ranks were started, but the model has {} layers: start at most {} ranks",
+           world.size(), layers, layers);
+    }
+    overrides.push_back(fmt::format("parallel.pipeline={}", world.size()));
     return parse_deck(header.deck, command.checkpoint, overrides);
   });
 }
@@ -35,6 +41,10 @@ Deck deck_for_generation(const GenerateCommand& command, const Communicator& wor
 }  // namespace
 
 ExitCode generate(const GenerateCommand& command, int* argc, char*** argv) {
+  if (command.tokens < 1) fail(ExitCode::bad_input, "--tokens {}: expected at least 1", command.tokens);
+  if (!std::isfinite(command.temperature) || command.temperature < 0) {
+    fail(ExitCode::bad_input, "--temperature {}: expected a number of at least 0", command.temperature);
+  }
   return with_mpi(argc, argv, [&](const Communicator& world) {
     IoThread io;
     const auto deck = deck_for_generation(command, world, io);

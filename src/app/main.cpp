@@ -97,11 +97,8 @@ void add_generate(CommandLine& line) {
       ->type_name("FILE");
   add_overrides(command, options.overrides);
   command->add_option("--prompt", options.prompt, "what the text starts with")->capture_default_str();
-  command->add_option("--tokens", options.tokens, "length of the text")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  command->add_option("--tokens", options.tokens, "length of the text")->capture_default_str();
   command->add_option("--temperature", options.temperature, "divides the logits; 0: always the likeliest token")
-      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--seed", options.seed, "of the random draws")->capture_default_str();
 }

@@ -54,7 +54,7 @@ StopRequest::StopRequest(std::string directory, Seconds time_limit)
 std::optional<std::string> StopRequest::reason(Seconds next_step) const {
   if (const int number = received_signal.load(); number != 0) return signal_text(number);
   std::error_code ignored;
-  if (std::filesystem::exists(stop_file_, ignored)) return "stop file " + stop_file_;
+  if (std::filesystem::is_regular_file(stop_file_, ignored)) return "stop file " + stop_file_;
   if (time_limit_.value > 0 && now() - start_ + next_step > time_limit_) {
     return fmt::format("time limit of {} s", time_limit_.value);
   }

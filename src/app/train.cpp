@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <filesystem>
-
 #include "app/agree.hpp"
 #include "app/commands.hpp"
-#include "app/run_directory.hpp"
-#include "app/text_file.hpp"
+#include "app/job.hpp"
 #include "app/training_run.hpp"
 #include "app/with_mpi.hpp"
 #include "base/log.hpp"
@@ -31,22 +28,9 @@ Deck read_deck_on_all_ranks(const TrainCommand& command, const Communicator& wor
   return deck;
 }
 
-void prepare_directory(const Deck& deck, const TrainCommand& command, const Communicator& world) {
-  jointly(world, [&] {
-    if (world.rank() != 0) return;
-    const auto& folder = deck.output.directory;
-    const auto moved =
-        prepare_run_directory(folder, command.resume == "none" ? EarlierRun::move_away : EarlierRun::keep);
-    log::copy_to_file((std::filesystem::path{folder} / "run.log").string());
-    write_text((std::filesystem::path{folder} / "deck.yaml").string(), effective_deck(deck));
-    if (!moved.empty())
-      log::note("the files of an earlier run are now in {}; --resume auto would go on with it", moved);
-  });
-}
-
 ExitCode train_on_all_ranks(const TrainCommand& command, const Communicator& world) {
   const auto deck = read_deck_on_all_ranks(command, world);
-  prepare_directory(deck, command, world);
+  jointly(world, [&] { check_ranks(deck, world.size()); });
   log::note("Penstock {}, {} ranks, deck {}, run directory {}", program_version(), world.size(), command.deck,
             deck.output.directory);
   for (const auto& line : notes_on(deck)) log::note("note: {}", line);

@@ -2,7 +2,9 @@
 #include "app/training_data.hpp"
 
 #include "app/agree.hpp"
+#include "base/error.hpp"
 #include "base/log.hpp"
+#include "data/tokenizer.hpp"
 
 namespace penstock {
 namespace {
@@ -16,6 +18,11 @@ void note_summary(const DataSummary& summary) {
 TrainingData open_on_this_rank(const Deck& deck, bool counts_entropies) {
   const auto vocabulary = model_spec(deck).vocabulary;
   auto train = open_data(deck.data.train, {.key = "data.train"});
+  if (train.summary.kind == DataKind::text && vocabulary < ByteTokenizer::size) {
+    fail(ExitCode::bad_input,
+         "model.vocabulary is {}, but the tokenizer of text, bytes, has {} tokens: leave it out, or set {} or more",
+         vocabulary, ByteTokenizer::size, ByteTokenizer::size);
+  }
   TrainingData data{std::move(train.summary),
                     TrainingSamples{train.tokens, deck.training.sequence, deck.training.seed, vocabulary, "data.train"},
                     {},

@@ -10,6 +10,7 @@
 #include "app/commands.hpp"
 #include "app/job.hpp"
 #include "app/process_memory.hpp"
+#include "app/run_directory.hpp"
 #include "app/text_file.hpp"
 #include "base/log.hpp"
 #include "comm/environment.hpp"
@@ -23,7 +24,6 @@ namespace {
 
 RunPlan plan_on_all_ranks(const Deck& deck, const Communicator& world) {
   return jointly(world, [&] {
-    check_ranks(deck, world.size());
     Workers workers{deck.device.threads};
     auto plan = make_run_plan(run_shape(deck), *make_host_kernels(workers));
     check_fits(plan);
@@ -47,6 +47,18 @@ auto or_end_job(const Communicator& world, Work&& work) {
 
 std::string path_in(const Deck& deck, const char* name) {
   return (std::filesystem::path{deck.output.directory} / name).string();
+}
+
+/// Only once the run is accepted: a start that is refused must leave the files of the run before as they are.
+void prepare_directory(const Deck& deck, const std::string& resume, const Communicator& world) {
+  jointly(world, [&] {
+    if (world.rank() != 0) return;
+    const auto earlier = resume == "none" ? EarlierRun::move_away : EarlierRun::keep;
+    const auto moved = prepare_run_directory(deck.output.directory, earlier);
+    log::copy_to_file(path_in(deck, "run.log"));
+    write_text(path_in(deck, "deck.yaml"), effective_deck(deck));
+    if (!moved.empty()) log::note("the files of an earlier run are now in {}", moved);
+  });
 }
 
 }  // namespace
@@ -73,6 +85,7 @@ void TrainingRun::start(const std::string& resume) {
   log::note("{}", layout_text(plan_));
   log::note("device: {}; kernels: {}", state_.device_description(), state_.kernels().description());
   first_step_ = checkpointing_.start(resume, rule_) + 1;
+  prepare_directory(deck_, resume, *world_);
   state_.upload_parameters();
   if (world_->rank() == 0) metrics_.emplace(path_in(deck_, "metrics.csv"), first_step_ - 1);
   world_->barrier();
@@ -104,6 +117,7 @@ ExitCode TrainingRun::run() {
   if (step >= deck_.training.steps) {
     log::note("the checkpoint has {} steps and training.steps is {}: nothing is left to train", step,
               deck_.training.steps);
+    return ExitCode::finished;  // the summary of the run that trained them stays
   }
   while (step < deck_.training.steps && !stop_reason_) {
     train_step(++step);

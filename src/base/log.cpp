@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -16,11 +17,14 @@ struct FileCloser {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
+constexpr std::size_t most_before_file = std::size_t{1} << 20U;
+
 struct State {
   std::mutex mutex;
   std::optional<int> rank;
   bool shows_notes = true;
   std::unique_ptr<std::FILE, FileCloser> file;
+  std::string before_file;  // lines of the time before there was a file, which gets them first
 };
 
 State& state() {
@@ -40,7 +44,11 @@ void write(std::FILE* stream, std::string_view kind, std::string_view text) {
   const std::string who = now.rank && !kind.empty() ? fmt::format("rank {}: ", *now.rank) : std::string{};
   const std::string line = fmt::format("{}{}{}\n", who, kind, text);
   write_line(stream, line);
-  if (now.file) write_line(now.file.get(), line);
+  if (now.file) {
+    write_line(now.file.get(), line);
+  } else if (now.before_file.size() < most_before_file) {
+    now.before_file += line;
+  }
 }
 
 }  // namespace
@@ -56,6 +64,7 @@ void copy_to_file(const std::string& path) {
   if (!file) throw Error{ExitCode::bad_input, system_error_text("opening the log " + path, errno)};
   const std::lock_guard lock{state().mutex};
   state().file = std::move(file);
+  write_line(state().file.get(), std::exchange(state().before_file, {}));
 }
 
 void note(std::string_view line) {

@@ -12,7 +12,8 @@ namespace penstock::log {
 /// shows them, the others only warnings and errors. Before the call a line carries no rank.
 void set_process(int rank, bool shows_notes);
 
-/// Copies every line that is shown also to `path` (the run's log), appending. Throws Error if it cannot be opened.
+/// Copies every line that is shown, and those shown before, also to `path` (the run's log), appending. Throws Error if
+/// it cannot be opened.
 void copy_to_file(const std::string& path);
 
 /// A line for the user on standard output, from the first rank only.

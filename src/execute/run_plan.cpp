@@ -133,11 +133,12 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
 }
 
 void check_fits(const RunPlan& plan) {
-  for (const Rank rank : all<Rank>(plan.shape.pipeline)) {
-    for (const auto* planned : {&plan.training, &plan.validation, &plan.generation}) {
-      check_capacity(planned->ranks[rank], plan.shape.device_capacity);
-    }
+  // The largest plan speaks for all: what is enough for it is enough for every rank.
+  const RankPlan* largest = &plan.training.ranks[Rank{0}];
+  for (const auto* planned : {&plan.training, &plan.validation, &plan.generation}) {
+    for (const auto& rank : planned->ranks) largest = rank.peak > largest->peak ? &rank : largest;
   }
+  check_capacity(*largest, plan.shape.device_capacity);
 }
 
 Bytes generation_logits_offset(const RunPlan& plan) {

@@ -106,6 +106,22 @@ class Resume(ApplicationTest):
         self.assertTrue((first.directory / "previous.1" / "metrics.csv").exists())
         self.assertEqual(len(list((first.directory / "previous.1" / "checkpoints").iterdir())), 3)
 
+    def test_a_start_that_is_refused_leaves_the_files_of_the_run_before(self):
+        first = self.whole_run()
+        kept = {path: path.read_bytes() for path in first.directory.rglob("*") if path.is_file()}
+        wrong_ranks = self.train(2, SAVED, directory=first.directory)
+        wrong_model = self.train(1, merged(SAVED, {"model.hidden": 32}), RESUME, directory=first.directory)
+        too_big = self.train(1, merged(SAVED, {"memory.device": 1000}), directory=first.directory)
+        self.assertEqual([wrong_ranks.code, wrong_model.code, too_big.code], [2, 2, 3])
+        self.assertEqual({path: path.read_bytes() for path in first.directory.rglob("*") if path.is_file()}, kept)
+
+    def test_a_run_that_is_over_keeps_its_summary(self):
+        first = self.whole_run()
+        summary = first.summary()
+        again = self.train(1, SAVED, RESUME, directory=first.directory)
+        self.assert_finished(again)
+        self.assertEqual(first.summary(), summary)
+
     def start(self, ranks, changes, directory):
         deck = self.deck(merged({"output.directory": str(directory)}, changes), "started.yaml")
         command = [str(ROOT / "scripts/mpirun.sh"), "-n", str(ranks), PENSTOCK, "train", str(deck), *RESUME]

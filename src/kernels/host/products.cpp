@@ -134,7 +134,11 @@ struct Products::Implementation {
   }
 };
 
-Products::Products() : implementation_{std::make_unique<Implementation>()} {}
+Products::Products() : implementation_{std::make_unique<Implementation>()} {
+  // Each thread keeps its own primitives here. oneDNN's cache, which all threads would share behind locks that
+  // ThreadSanitizer cannot see, would only keep them a second time.
+  dnnl::set_primitive_cache_capacity(0);
+}
 Products::~Products() = default;
 Products::Products(Products&&) noexcept = default;
 Products& Products::operator=(Products&&) noexcept = default;

@@ -1,0 +1,50 @@
+"""Text from a checkpoint: the same on every layout, and clear refusals."""
+import unittest
+
+from support import ApplicationTest, merged
+
+
+class Generate(ApplicationTest):
+    def checkpoint(self):
+        run = self.train(1, merged({}, {"output.checkpoint_every": 3}))
+        self.assert_finished(run)
+        return str(run.checkpoints()[-1])
+
+    def generate(self, ranks, *arguments):
+        return self.penstock(["generate", *arguments], ranks)
+
+    def test_layouts_write_the_same_text(self):
+        checkpoint = self.checkpoint()
+        texts = []
+        for ranks in (0, 1, 3):
+            done = self.generate(ranks, checkpoint, "--tokens", "30", "--prompt", "The quick")
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertTrue(done.stdout.startswith("The quick"), done.stdout)
+            texts.append(done.stdout)
+        self.assertEqual(len(set(texts)), 1)
+
+    def test_the_layout_is_that_of_the_ranks_started(self):
+        done = self.generate(1, self.checkpoint(), "--tokens", "2", "--set", "parallel.pipeline=2")
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_bad_options_are_refused(self):
+        checkpoint = self.checkpoint()
+        for arguments in (["--temperature", "nan"], ["--temperature", "inf"], ["--temperature", "-1"], ["--tokens", "0"],
+                          ["--prompt", ""]):
+            with self.subTest(arguments=arguments):
+                done = self.generate(0, checkpoint, *arguments)
+                self.assertEqual(done.returncode, 2, done.stdout)
+                self.assertIn(arguments[0], done.stdout)
+
+    def test_more_ranks_than_layers(self):
+        done = self.generate(6, self.checkpoint())
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("at most 5 ranks", done.stdout)
+
+    def test_what_is_no_checkpoint(self):
+        done = self.generate(0, str(self.folder / "text.txt"))
+        self.assertEqual(done.returncode, 4, done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
