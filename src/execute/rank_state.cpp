@@ -75,12 +75,6 @@ RankState::RankState(const RunPlan& plan, const Communicator& world, const Devic
   lanes_ = std::make_unique<LaneQueues>(*device_);
 }
 
-Bytes RankState::host_bytes() const {
-  Bytes total{0};
-  for (const auto& stage : stages_) total += stage ? stage->bytes().total() : Bytes{0};
-  return total;
-}
-
 ExecutorResources RankState::resources(StageWork& work) {
   return {lanes_.get(), device_.get(), arena_.get(), base_, transport_.get(), &work};
 }

@@ -48,7 +48,6 @@ class RankState {
   OptimizerGroups& groups() { return groups_; }
   PerStage<std::unique_ptr<HostStage>>& stages() { return stages_; }
   Bytes peak_device_bytes() const { return arena_->peak(); }
-  Bytes host_bytes() const;
   std::string device_description() const { return device_->description(); }
 
   ExecutorResources resources(StageWork& work);
