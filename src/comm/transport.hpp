@@ -16,7 +16,7 @@ namespace penstock {
 /// one, sends and receives match in order; different channels never wait for each other (design, section 3).
 class Transport {
  public:
-  enum class Kind : std::uint8_t { activations, gradients };
+  enum class Kind : std::uint8_t { activations, gradients, checkpoints };
   virtual ~Transport() = default;
   /// Any thread may call. Queues a send to (receive from) `peer` on the channel of `kind`, after all of `after` and in
   /// the order of calls on this channel. Returns at once; the memory must live until the event. A failed `after` fails

@@ -84,15 +84,7 @@ void ComputeWork::compute(const Action& action, const StageBuffers& buffers) {
     case Op::backward_weight:
       math.backward_weight(*kernels_, own);
       break;
-    case Op::send_forward:
-    case Op::receive_forward:
-    case Op::send_backward:
-    case Op::receive_backward:
-    case Op::fetch_forward:
-    case Op::offload_gradients:
-    case Op::reduce:
-    case Op::validate:
-    case Op::step:
+    default:
       fail(ExitCode::internal, "{} is no compute action", name_of(action.op));
   }
 }

@@ -15,9 +15,16 @@
 namespace penstock {
 namespace {
 
-Transport::Kind message_kind(Op op) {
-  return op == Op::send_forward || op == Op::receive_forward ? Transport::Kind::activations
-                                                             : Transport::Kind::gradients;
+Transport::Kind transport_kind(Op op) {
+  switch (message_kind(op)) {
+    case MessageKind::activations:
+      return Transport::Kind::activations;
+    case MessageKind::gradients:
+      return Transport::Kind::gradients;
+    case MessageKind::checkpoints:
+      return Transport::Kind::checkpoints;
+  }
+  fail(ExitCode::internal, "{} is no message", name_of(op));
 }
 
 Bytes size_of_span(std::span<std::byte> span) {
@@ -140,6 +147,10 @@ class Executor::Preparation {
       case BufferKind::weight_operands:
         to.weight_operands = data;
         break;
+      case BufferKind::backward_parameters:
+      case BufferKind::checkpoint:
+      case BufferKind::offloadable:
+        break;  // of schedules whose mathematics does not run yet
     }
   }
 
@@ -147,39 +158,11 @@ class Executor::Preparation {
   void place_transfer(Prepared& prepared) const {
     if (prepared.lane == Lane::compute || prepared.lane == Lane::cpu) return;
     const auto& action = prepared.action;
-    const auto kind = transferred_kind(action.op);
-    const auto buffer = is_persistent(kind) ? SymbolicBuffer{kind, action.stage, {}, {}}
-                                            : SymbolicBuffer{kind, action.stage, action.micro_batch, action.slice};
-    prepared.device_data = address(buffer);
-    prepared.bytes = live_.at(buffer).bytes;
+    const auto buffer = moved_by(schedule_, {plan_.rank, action});
+    require(buffer.has_value(), "{} moves no buffer", to_text(action));
+    prepared.device_data = address(*buffer);
+    prepared.bytes = live_.at(*buffer).bytes;
     if (const auto peer = peer_of(schedule_, action)) prepared.peer = peer->value();
-  }
-
-  static BufferKind transferred_kind(Op op) {
-    switch (op) {
-      case Op::send_forward:
-        return BufferKind::output;
-      case Op::receive_forward:
-        return BufferKind::input;
-      case Op::send_backward:
-        return BufferKind::input_gradient;
-      case Op::receive_backward:
-        return BufferKind::output_gradient;
-      case Op::offload_gradients:
-        return BufferKind::gradients;
-      case Op::fetch_forward:
-        return BufferKind::parameters;
-      case Op::forward:
-      case Op::backward:
-      case Op::backward_input:
-      case Op::backward_weight:
-      case Op::recompute:
-      case Op::reduce:
-      case Op::validate:
-      case Op::step:
-        break;
-    }
-    fail(ExitCode::internal, "{} moves no buffer", name_of(op));
   }
 
   const Schedule& schedule_;
@@ -266,10 +249,10 @@ Event Executor::issue(const Prepared& prepared, std::vector<Event> after) {
                                                size_of_span(host));
     }
     case Lane::send:
-      return resources_.transport->send(prepared.peer, message_kind(action.op), std::move(after), prepared.device_data,
-                                        prepared.bytes);
+      return resources_.transport->send(prepared.peer, transport_kind(action.op), std::move(after),
+                                        prepared.device_data, prepared.bytes);
     case Lane::receive:
-      return resources_.transport->receive(prepared.peer, message_kind(action.op), std::move(after),
+      return resources_.transport->receive(prepared.peer, transport_kind(action.op), std::move(after),
                                            prepared.device_data, prepared.bytes);
   }
   return {};

@@ -78,17 +78,7 @@ void TrainingWork::cpu(const Action& action) {
     case Op::step:
       step(action.stage);
       break;
-    case Op::forward:
-    case Op::backward:
-    case Op::backward_input:
-    case Op::backward_weight:
-    case Op::recompute:
-    case Op::send_forward:
-    case Op::receive_forward:
-    case Op::send_backward:
-    case Op::receive_backward:
-    case Op::fetch_forward:
-    case Op::offload_gradients:
+    default:
       fail(ExitCode::internal, "{} is no CPU action", name_of(action.op));
   }
 }

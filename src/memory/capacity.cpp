@@ -14,8 +14,11 @@ std::string_view advice(BufferKind kind) {
     case BufferKind::parameters:
     case BufferKind::gradients:
       return "use more pipeline ranks, so that each holds fewer layers";
+    case BufferKind::backward_parameters:
+      return "use more pipeline ranks or more virtual stages, so that each stage holds fewer layers";
     case BufferKind::activations:
     case BufferKind::weight_operands:
+    case BufferKind::offloadable:
       return "set memory.recompute: full, use schedule 1f1b (it keeps fewer micro-batches than gpipe), or a smaller "
              "training.micro_batch or training.sequence";
     case BufferKind::tokens:
@@ -23,6 +26,7 @@ std::string_view advice(BufferKind kind) {
     case BufferKind::input:
     case BufferKind::output:
     case BufferKind::logits:
+    case BufferKind::checkpoint:
     case BufferKind::output_gradient:
     case BufferKind::input_gradient:
       return "use a smaller training.micro_batch or training.sequence";

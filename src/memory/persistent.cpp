@@ -15,19 +15,25 @@ struct Sized {
   const PerStage<StageBytes>& bytes;
 
   Bytes of(BufferKind kind, Stage stage) const { return bytes[stage][static_cast<std::size_t>(kind)]; }
-  bool is_end(Stage stage) const { return stage.value() == 0 || stage == schedule.last_stage(); }
+  bool is_on(Rank rank, Pass pass, Stage stage) const {
+    return schedule.ranks(pass).contains(stage) && schedule.ranks(pass)[stage] == rank;
+  }
+  /// Whether the rank works on tokens of the stage in either pass: inputs of the first, targets of the last.
+  bool has_end_on(Rank rank, Stage stage) const {
+    const auto is_end = [&](Pass pass) {
+      return is_on(rank, pass, stage) && (stage.value() == 0 || stage == schedule.last_stage(pass));
+    };
+    return is_end(Pass::forward) || is_end(Pass::backward);
+  }
 };
 
 /// What one schedule asks of a persistent buffer of a stage; nothing where it does not need it.
-Bytes asked_for(const Sized& sized, BufferKind kind, Stage stage) {
-  switch (kind) {
-    case BufferKind::gradients:
-      return sized.schedule.forward_only ? Bytes{0} : sized.of(kind, stage);
-    case BufferKind::tokens:
-      return sized.is_end(stage) ? sized.of(kind, stage) * sized.schedule.shape.micro_batches : Bytes{0};
-    default:
-      return sized.of(kind, stage);
-  }
+Bytes asked_for(const Sized& sized, Rank rank, BufferKind kind, Stage stage) {
+  if (kind == BufferKind::workspace) return sized.of(kind, stage);
+  if (!is_persistent(sized.schedule, kind)) return Bytes{0};
+  if (kind == BufferKind::gradients && sized.schedule.forward_only) return Bytes{0};
+  if (kind != BufferKind::tokens) return sized.of(kind, stage);
+  return sized.has_end_on(rank, stage) ? sized.of(kind, stage) * sized.schedule.shape.micro_batches : Bytes{0};
 }
 
 void check_same_stages(const std::vector<const Schedule*>& schedules,
@@ -37,8 +43,8 @@ void check_same_stages(const std::vector<const Schedule*>& schedules,
   for (std::size_t i = 0; i < schedules.size(); ++i) {
     require(schedules[i]->rank_of == schedules[0]->rank_of,
             "schedules '{}' and '{}' hold their stages on different ranks", schedules[0]->name, schedules[i]->name);
-    require(stage_bytes[i].size() == schedules[i]->shape.stages, "bytes of {} stages for the {} of schedule '{}'",
-            stage_bytes[i].size(), schedules[i]->shape.stages, schedules[i]->name);
+    require(stage_bytes[i].size() == schedules[i]->most_stages(), "bytes of {} stages for the {} of schedule '{}'",
+            stage_bytes[i].size(), schedules[i]->most_stages(), schedules[i]->name);
   }
 }
 
@@ -65,15 +71,16 @@ PersistentLayout lay_out_persistent(const std::vector<const Schedule*>& schedule
   const auto largest = [&](BufferKind kind, Stage stage) {
     Bytes bytes{0};
     for (std::size_t i = 0; i < schedules.size(); ++i) {
-      bytes = std::max(bytes, asked_for({*schedules[i], stage_bytes[i]}, kind, stage));
+      bytes = std::max(bytes, asked_for({*schedules[i], stage_bytes[i]}, rank, kind, stage));
     }
     return bytes;
   };
   Layout layout;
   Bytes workspace{0};
   for (const BufferKind kind : {BufferKind::parameters, BufferKind::gradients, BufferKind::tokens}) {
-    for (const Stage stage : all<Stage>(schedules[0]->shape.stages)) {
-      if (schedules[0]->rank_of[stage] != rank) continue;
+    for (const Stage stage : all<Stage>(schedules[0]->most_stages())) {
+      const Sized sized{*schedules[0], stage_bytes[0]};
+      if (!sized.is_on(rank, Pass::forward, stage) && !sized.is_on(rank, Pass::backward, stage)) continue;
       layout.append({kind, stage, MicroBatch{0}, Slice{0}}, largest(kind, stage));
       workspace = std::max(workspace, largest(BufferKind::workspace, stage));
     }

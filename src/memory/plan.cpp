@@ -142,8 +142,8 @@ class Planner {
 
 RankPlan plan_rank(const Schedule& schedule, Rank rank, const PerStage<StageBytes>& stage_bytes,
                    const PersistentLayout& persistent) {
-  require(stage_bytes.size() == schedule.shape.stages, "bytes of {} stages for the {} of schedule '{}'",
-          stage_bytes.size(), schedule.shape.stages, schedule.name);
+  require(stage_bytes.size() == schedule.most_stages(), "bytes of {} stages for the {} of schedule '{}'",
+          stage_bytes.size(), schedule.most_stages(), schedule.name);
   return Planner{schedule, rank, stage_bytes, persistent}.walk();
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -9,16 +8,12 @@
 
 #include "base/index.hpp"
 #include "base/units.hpp"
+#include "schedule/buffers.hpp"
 #include "schedule/graph.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/semantics.hpp"
 
 namespace penstock {
-
-/// Bytes of each kind of buffer of one stage (per micro-batch and slice where the kind is). Computed by `stage/sizes`.
-/// The entry of tokens is for one micro-batch: the buffer holds shape.micro_batches of them. The entry of workspace is
-/// what that stage needs; a rank has one workspace, the largest over its stages.
-using StageBytes = std::array<Bytes, buffer_kind_count>;
 
 /// Every offset and size is a multiple of this (a cache line pair; cuBLASLt's widest alignment).
 inline constexpr std::int64_t buffer_alignment = 256;

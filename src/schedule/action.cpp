@@ -23,8 +23,22 @@ std::string_view name_of(Op op) {
       return "SEND_B";
     case Op::receive_backward:
       return "RECV_B";
+    case Op::send_checkpoint:
+      return "SEND_C";
+    case Op::receive_checkpoint:
+      return "RECV_C";
+    case Op::offload_activations:
+      return "OFFLOAD_A";
+    case Op::reload_activations:
+      return "RELOAD_A";
     case Op::fetch_forward:
       return "FETCH_F";
+    case Op::fetch_backward:
+      return "FETCH_B";
+    case Op::evict_forward:
+      return "EVICT_F";
+    case Op::evict_backward:
+      return "EVICT_B";
     case Op::offload_gradients:
       return "OFFLOAD_G";
     case Op::reduce:
@@ -59,8 +73,27 @@ bool is_per_micro_batch(Op op) {
   return op < Op::fetch_forward;
 }
 
-// The enumerators up to receive_backward work on a micro-batch, those from fetch_forward on a stage.
-static_assert(static_cast<int>(Op::receive_backward) + 1 == static_cast<int>(Op::fetch_forward));
+bool names_micro_batch(Op op) {
+  return op < Op::offload_gradients;
+}
+
+Pass pass_of(Op op) {
+  switch (op) {
+    case Op::forward:
+    case Op::send_forward:
+    case Op::receive_forward:
+    case Op::fetch_forward:
+    case Op::evict_forward:
+      return Pass::forward;
+    default:
+      return Pass::backward;
+  }
+}
+
+// The enumerators up to reload_activations work on a micro-batch, those from fetch_forward on a stage; the names of
+// those before offload_gradients tell micro-batches apart.
+static_assert(static_cast<int>(Op::reload_activations) + 1 == static_cast<int>(Op::fetch_forward));
+static_assert(static_cast<int>(Op::evict_backward) + 1 == static_cast<int>(Op::offload_gradients));
 static_assert(static_cast<int>(Op::step) + 1 == op_count);
 
 }  // namespace penstock

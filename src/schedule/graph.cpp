@@ -12,7 +12,9 @@ namespace penstock {
 class DependenceGraph::Builder {
  public:
   Builder(DependenceGraph& graph, const ScheduleIndex& index)
-      : graph_{graph}, index_{index}, last_of_channel_(static_cast<std::size_t>(index.schedule().shape.ranks) * 4) {}
+      : graph_{graph},
+        index_{index},
+        last_of_channel_(static_cast<std::size_t>(index.schedule().shape.ranks) * 2 * message_kind_count) {}
 
   void number_nodes() {
     graph_.first_of_rank_ = {0};
@@ -106,7 +108,8 @@ class DependenceGraph::Builder {
   Last& last_of(Rank rank, const Channel& channel) {
     const bool sends = channel.from == rank;
     const auto peer = static_cast<std::size_t>(sends ? channel.to.value() : channel.from.value());
-    return last_of_channel_[peer * 4 + (sends ? 0U : 2U) + static_cast<std::size_t>(channel.kind)];
+    return last_of_channel_[(peer * 2 + (sends ? 0U : 1U)) * message_kind_count +
+                            static_cast<std::size_t>(channel.kind)];
   }
 
   DependenceGraph& graph_;
@@ -153,7 +156,7 @@ std::span<const Successor> DependenceGraph::successors(std::int32_t node) const 
 }
 
 Seconds unit_duration(Op op) {
-  if (lane_of(op) != Lane::compute) return Seconds{0};
+  if (op > Op::recompute) return Seconds{0};
   return Seconds{op == Op::backward ? 2.0 : 1.0};
 }
 

@@ -13,6 +13,7 @@
 #include "schedule/graph.hpp"
 #include "schedule/schedule_index.hpp"
 #include "schedule/semantics.hpp"
+#include "schedule/streaming.hpp"
 
 namespace penstock {
 
@@ -59,7 +60,7 @@ class MessagePlacement {
         const Place& place = places_[rank][position];
         list.insert(list.end(), place.receives_before.begin(), place.receives_before.end());
         if (position < compute.size()) list.push_back(compute[position]);
-        if (place.send_after) list.push_back(*place.send_after);
+        list.insert(list.end(), place.sends_after.begin(), place.sends_after.end());
       }
     }
     return result;
@@ -68,7 +69,7 @@ class MessagePlacement {
  private:
   struct Place {
     std::vector<Action> receives_before;
-    std::optional<Action> send_after;
+    std::vector<Action> sends_after;
   };
   struct Receive {
     ActionOnRank node;
@@ -78,23 +79,41 @@ class MessagePlacement {
   void place_messages_from(Rank rank) {
     std::map<Channel, std::vector<Receive>> receives;
     for (std::size_t position = 0; position < schedule_.actions[rank].size(); ++position) {
-      const auto send = send_after(schedule_.actions[rank][position]);
-      if (!send) continue;
-      const ActionOnRank receive = *match_of(schedule_, {rank, *send});
-      places_[rank][position].send_after = send;
-      receives[*channel_of(schedule_, receive)].push_back({receive, consumer_of(receive)});
+      auto& sends = places_[rank][position].sends_after;
+      append_sends_after(schedule_.actions[rank][position], sends);
+      for (const Action& send : sends) {
+        const ActionOnRank receive = *match_of(schedule_, {rank, send});
+        receives[*channel_of(schedule_, receive)].push_back({receive, consumer_of(receive)});
+      }
     }
     for (auto& [channel, list] : receives) place_receives(list);
   }
 
-  /// The message that brings the action's result to another rank.
-  std::optional<Action> send_after(const Action& action) const {
-    if (action.op != Op::forward && !is_backward(action.op)) return std::nullopt;
+  /// The messages that bring the action's results to other ranks.
+  void append_sends_after(const Action& action, std::vector<Action>& out) const {
+    if (action.op == Op::forward && schedule_.backward) append_checkpoint_sends(action, out);
+    if (action.op != Op::forward && !is_backward(action.op)) return;
     const Op op = action.op == Op::forward ? Op::send_forward : Op::send_backward;
     const Action send{op, action.stage, action.micro_batch, action.slice};
     const auto peer = peer_of(schedule_, send);
-    if (!peer || *peer == schedule_.rank_of[action.stage]) return std::nullopt;
-    return send;
+    if (peer && *peer != holder_of(schedule_, action)) out.push_back(send);
+  }
+
+  void append_checkpoint_sends(const Action& forward, std::vector<Action>& out) const {
+    const auto& [rank_of, fed_by] = *schedule_.backward;
+    const auto fed = std::equal_range(fed_by.begin(), fed_by.end(), forward.stage);
+    for (auto stage = fed.first; stage != fed.second; ++stage) {
+      const Stage to{static_cast<std::int32_t>(stage - fed_by.begin())};
+      if (to.value() == 0 || rank_of[to] == schedule_.rank_of[forward.stage]) continue;
+      out.push_back({Op::send_checkpoint, to, forward.micro_batch, forward.slice});
+    }
+  }
+
+  /// What may use what is received first.
+  static std::vector<Op> consumers_of(Op receive) {
+    if (receive == Op::receive_forward) return {Op::forward};
+    if (receive == Op::receive_checkpoint) return {Op::recompute};
+    return {Op::backward, Op::backward_input};
   }
 
   /// The position of what uses the received buffer; the end of the list if the schedule lacks it.
@@ -103,11 +122,10 @@ class MessagePlacement {
     const auto find = [&](Op op) {
       return index_.position_of({receive.rank, {op, action.stage, action.micro_batch, action.slice}});
     };
-    const bool forward = action.op == Op::receive_forward;
-    const auto position = find(forward ? Op::forward : Op::backward);
-    if (position) return static_cast<std::size_t>(*position);
-    const auto split = forward ? std::nullopt : find(Op::backward_input);
-    return split ? static_cast<std::size_t>(*split) : schedule_.actions[receive.rank].size();
+    for (const Op op : consumers_of(action.op)) {
+      if (const auto position = find(op)) return static_cast<std::size_t>(*position);
+    }
+    return schedule_.actions[receive.rank].size();
   }
 
   /// Puts the receives of one channel, given in the order of the sends, each before its consumer and before the later
@@ -154,7 +172,7 @@ std::vector<std::int32_t> in_time_order(const DependenceGraph& graph, const std:
 /// The position after which a stage has no more work on its rank, or -1 if it has none: that of its last backward, or
 /// of that one's message.
 PerStage<std::int32_t> last_positions(const Schedule& schedule) {
-  PerStage<std::int32_t> last(schedule.shape.stages, -1);
+  PerStage<std::int32_t> last(schedule.ranks(Pass::backward).size(), -1);
   for (const auto& list : schedule.actions) {
     for (std::size_t position = 0; position < list.size(); ++position) {
       const Action& action = list[position];
@@ -170,7 +188,7 @@ Action host_action(Op op, Stage stage) {
 }
 
 bool steps_last(const Schedule& schedule, Stage stage) {
-  return schedule.tied_embeddings && schedule.shape.stages > 1 && stage == schedule.last_stage();
+  return schedule.tied_embeddings && stage.value() > 0 && stage == schedule.last_stage(Pass::backward);
 }
 
 /// One rank's list with the host actions of its stages.
@@ -182,8 +200,9 @@ class HostList {
   std::vector<Action> of(Rank rank) {
     list_.clear();
     stages_.clear();
-    for (const Stage stage : all<Stage>(schedule_.shape.stages)) {
-      if (schedule_.rank_of[stage] == rank && last_[stage] >= 0) stages_.push_back(stage);
+    const auto& ranks = schedule_.ranks(Pass::backward);
+    for (const Stage stage : all<Stage>(ranks.size())) {
+      if (ranks[stage] == rank && last_[stage] >= 0) stages_.push_back(stage);
     }
     const auto& actions = schedule_.actions[rank];
     for (std::size_t position = 0; position < actions.size(); ++position) {
@@ -204,15 +223,15 @@ class HostList {
 
   void step(Stage stage) {
     list_.push_back(host_action(Op::step, stage));
-    list_.push_back(host_action(Op::fetch_forward, stage));
+    if (!schedule_.streams_parameters) list_.push_back(host_action(Op::fetch_forward, stage));
   }
 
   void finish() {
     if (wait_ == StepsWait::for_norm) {
       list_.push_back(host_action(Op::validate, Stage{0}));
-      for (const Op op : {Op::step, Op::fetch_forward}) {
-        for (const Stage stage : stages_) list_.push_back(host_action(op, stage));
-      }
+      for (const Stage stage : stages_) list_.push_back(host_action(Op::step, stage));
+      if (schedule_.streams_parameters) return;
+      for (const Stage stage : stages_) list_.push_back(host_action(Op::fetch_forward, stage));
       return;
     }
     if (!stages_.empty() && steps_last(schedule_, stages_.back())) step(stages_.back());
@@ -229,9 +248,10 @@ class HostList {
 }  // namespace
 
 Schedule add_recompute(const Schedule& schedule, const PerStage<bool>& stages) {
-  if (stages.size() != schedule.shape.stages) {
+  const std::int32_t backward_stages = schedule.ranks(Pass::backward).size();
+  if (stages.size() != backward_stages) {
     fail(ExitCode::bad_input, "recompute is given for {} stages; schedule '{}' has {}", stages.size(), schedule.name,
-         schedule.shape.stages);
+         backward_stages);
   }
   const std::int32_t slices = schedule.shape.slices;
   Schedule result = expanded(schedule, [&](const Action& action, std::vector<Action>& out) {
@@ -285,16 +305,18 @@ Schedule complete(const Schedule& schedule, const CompletionOptions& options) {
   Schedule result = schedule;
   result.tied_embeddings = options.tied_embeddings;
   if (!schedule.forward_only) {
-    if (!options.recompute.empty() && !holds_any(result, {Op::recompute})) {
-      result = add_recompute(result, options.recompute);
-    }
+    const auto recompute =
+        schedule.backward ? PerStage<bool>(schedule.backward->rank_of.size(), true) : options.recompute;
+    if (!recompute.empty() && !holds_any(result, {Op::recompute})) result = add_recompute(result, recompute);
     if (options.split_weight_gradients) result = split_weight_gradients(result);
+    if (options.resident_stages > 0 && !holds_any(result, {Op::fetch_backward, Op::evict_forward, Op::evict_backward}))
+      result = add_parameter_streaming(result, options.resident_stages);
   }
-  if (!holds_any(result, {Op::send_forward, Op::receive_forward, Op::send_backward, Op::receive_backward})) {
+  if (!holds_any(result, {Op::send_forward, Op::receive_forward, Op::send_backward, Op::receive_backward,
+                          Op::send_checkpoint, Op::receive_checkpoint})) {
     result = add_communication(result);
   }
-  const bool has_host =
-      holds_any(result, {Op::offload_gradients, Op::reduce, Op::validate, Op::step, Op::fetch_forward});
+  const bool has_host = holds_any(result, {Op::offload_gradients, Op::reduce, Op::validate, Op::step});
   if (!schedule.forward_only && !has_host) result = add_host_stages(result, options.steps_wait);
   return result;
 }

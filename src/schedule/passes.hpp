@@ -11,7 +11,7 @@ namespace penstock {
 
 /// Puts R directly before the backward of the stages marked: their forward then keeps the stage's input only. With
 /// slices all Rs of a micro-batch, ascending, stand before its first backward.
-/// @throws Error bad_input unless there is one entry per stage.
+/// @throws Error bad_input unless there is one entry per (backward) stage.
 Schedule add_recompute(const Schedule& schedule, const PerStage<bool>& stages);
 
 /// Replaces each B by I and, directly after it, W.
@@ -45,10 +45,11 @@ struct CompletionOptions {
   bool split_weight_gradients = false;  ///< I and W instead of B
   bool tied_embeddings = false;
   StepsWait steps_wait = StepsWait::for_norm;
+  std::int32_t resident_stages = 0;  ///< stages whose parameters a device holds at once; 0: all, for the whole run
 };
 
-/// All passes. One whose actions the schedule already holds is left out, so that a hand-written schedule keeps what it
-/// says.
+/// All passes; where forward and backward stages differ every one of the latter recomputes. One whose actions the
+/// schedule already holds is left out, so that a hand-written schedule keeps what it says.
 Schedule complete(const Schedule& schedule, const CompletionOptions& options);
 
 }  // namespace penstock

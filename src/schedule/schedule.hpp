@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,10 +15,17 @@ namespace penstock {
 /// Sizes that every action of a schedule stays below.
 struct ScheduleShape {
   std::int32_t ranks = 1;          ///< pipeline coordinates
-  std::int32_t stages = 1;         ///< over all ranks
+  std::int32_t stages = 1;         ///< over all ranks, of the forward pass
   std::int32_t micro_batches = 1;  ///< of one replica and step
   std::int32_t slices = 1;         ///< of one sequence
   friend bool operator==(const ScheduleShape&, const ScheduleShape&) = default;
+};
+
+/// The stages of the backward pass where it is cut into others than the forward pass (SPipe: decoupled passes).
+struct BackwardStages {
+  PerStage<Rank> rank_of;  ///< the rank that runs a backward stage
+  PerStage<Stage> fed_by;  ///< the forward stage that holds its first layer, and so makes its input; ascending
+  friend bool operator==(const BackwardStages&, const BackwardStages&) = default;
 };
 
 /// For each rank, the list of its actions: the only place that decides order (design, section 1).
@@ -25,13 +34,25 @@ struct ScheduleShape {
 struct Schedule {
   std::string name;  ///< for people: "1f1b", "interleaved v=2", a file's name
   ScheduleShape shape;
-  PerStage<Rank> rank_of;        ///< the rank that runs a stage
+  PerStage<Rank> rank_of;  ///< the rank that runs a stage (of the forward pass)
+  /// Empty: the passes share their stages. Else each backward stage recomputes its forward from a checkpoint, and the
+  /// schedule streams parameters.
+  std::optional<BackwardStages> backward;
+  bool streams_parameters = false;    ///< parameters and gradients are on the device between fetch and eviction only
+  bool offloads_activations = false;  ///< the activations of a stage are two buffers, one of which may go to the host
   bool tied_embeddings = false;  ///< the last stage's head is the first stage's embedding: one more edge (semantics)
   bool forward_only = false;     ///< evaluation: no backward, nothing kept
   PerStage<bool> recompute;      ///< stages whose forward keeps its input only; R fills the rest again
   PerRank<std::vector<Action>> actions;
 
   Stage last_stage() const { return Stage{shape.stages - 1}; }
+  /// The ranks of the stages of a pass.
+  const PerStage<Rank>& ranks(Pass pass) const {
+    return pass == Pass::backward && backward ? backward->rank_of : rank_of;
+  }
+  Stage last_stage(Pass pass) const { return Stage{ranks(pass).size() - 1}; }
+  /// What arrays by stage that serve both passes must hold.
+  std::int32_t most_stages() const { return std::max(shape.stages, ranks(Pass::backward).size()); }
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 

@@ -5,12 +5,11 @@ namespace penstock {
 
 namespace {
 
-constexpr int ops_per_micro_batch = static_cast<int>(Op::fetch_forward);
-constexpr int ops_per_stage = op_count - ops_per_micro_batch;
+constexpr int first_stage_op = static_cast<int>(Op::offload_gradients);
+constexpr int ops_per_stage = op_count - first_stage_op;
 
-std::size_t cells(const ScheduleShape& shape) {
-  return static_cast<std::size_t>(shape.stages) * static_cast<std::size_t>(shape.micro_batches) *
-         static_cast<std::size_t>(shape.slices);
+bool is_below(std::int32_t value, std::int32_t limit) {
+  return value >= 0 && value < limit;
 }
 
 std::size_t cell(const ScheduleShape& shape, const Action& action) {
@@ -19,24 +18,33 @@ std::size_t cell(const ScheduleShape& shape, const Action& action) {
   return row * static_cast<std::size_t>(shape.slices) + static_cast<std::size_t>(action.slice.value());
 }
 
-bool is_below(std::int32_t value, std::int32_t limit) {
-  return value >= 0 && value < limit;
+bool is_fetch(Op op) {
+  return op == Op::fetch_forward || op == Op::fetch_backward;
+}
+
+bool is_eviction(Op op) {
+  return op == Op::evict_forward || op == Op::evict_backward;
 }
 
 }  // namespace
 
-bool is_within(const ScheduleShape& shape, const Action& action) {
-  const bool per_micro_batch = is_per_micro_batch(action.op);
-  return is_below(action.stage.value(), action.op == Op::validate ? 1 : shape.stages) &&
+bool is_within(const Schedule& schedule, const Action& action) {
+  if (action.op == Op::validate) return action == Action{Op::validate, Stage{0}, MicroBatch{0}, Slice{0}};
+  const ScheduleShape& shape = schedule.shape;
+  const bool per_micro_batch = names_micro_batch(action.op);
+  return schedule.ranks(pass_of(action.op)).contains(action.stage) &&
          is_below(action.micro_batch.value(), per_micro_batch ? shape.micro_batches : 1) &&
          is_below(action.slice.value(), per_micro_batch ? shape.slices : 1);
 }
 
-ScheduleIndex::ScheduleIndex(const Schedule& schedule)
-    : schedule_{&schedule},
-      first_per_stage_{cells(schedule.shape) * ops_per_micro_batch},
-      first_validate_{first_per_stage_ + static_cast<std::size_t>(schedule.shape.stages) * ops_per_stage},
-      places_(first_validate_ + static_cast<std::size_t>(schedule.actions.size())) {
+ScheduleIndex::ScheduleIndex(const Schedule& schedule) : schedule_{&schedule} {
+  number_columns();
+  const ScheduleShape& shape = schedule.shape;
+  const auto stages = static_cast<std::size_t>(schedule.most_stages());
+  const auto cells = stages * static_cast<std::size_t>(shape.micro_batches) * static_cast<std::size_t>(shape.slices);
+  first_per_stage_ = cells * static_cast<std::size_t>(columns_);
+  first_validate_ = first_per_stage_ + stages * ops_per_stage;
+  places_.resize(first_validate_ + static_cast<std::size_t>(schedule.actions.size()));
   for (const Rank rank : all<Rank>(schedule.actions.size())) {
     std::int32_t position = 0;
     for (const Action& action : schedule.actions[rank]) {
@@ -44,17 +52,63 @@ ScheduleIndex::ScheduleIndex(const Schedule& schedule)
       if (slot && places_[*slot].position < 0) places_[*slot] = {rank.value(), position};
       ++position;
     }
+    if (schedule.streams_parameters) find_parameter_needs(rank);
   }
+}
+
+void ScheduleIndex::number_columns() {
+  std::array<bool, op_count> listed{};
+  for (const auto& list : schedule_->actions) {
+    for (const Action& action : list) listed[static_cast<std::size_t>(action.op)] = true;
+  }
+  for (std::size_t op = 0; op < op_count; ++op) {
+    const bool has_column = listed[op] && static_cast<int>(op) < first_stage_op;
+    column_[op] = has_column ? static_cast<std::int8_t>(columns_++) : std::int8_t{-1};
+  }
+}
+
+void ScheduleIndex::find_parameter_needs(Rank rank) {
+  const std::array<Pass, 2> passes{Pass::forward, Pass::backward};
+  std::array<PerStage<std::int32_t>, 2> fetched;
+  for (const Pass pass : passes) {
+    fetched[static_cast<std::size_t>(pass)] = PerStage<std::int32_t>(schedule_->most_stages(), -1);
+  }
+  // Without a second cutting, the fetches of the forward cutting serve both passes.
+  const auto fetched_by = [&](Op op) -> PerStage<std::int32_t>& {
+    return fetched[static_cast<std::size_t>(schedule_->backward ? pass_of(op) : Pass::forward)];
+  };
+  std::int32_t evicted = -1;
+  std::vector<std::int32_t> needs;
+  for (const Action& action : schedule_->actions[rank]) {
+    const auto position = static_cast<std::int32_t>(needs.size());
+    const bool known = is_within(*schedule_, action);
+    const bool computes = action.op <= Op::recompute;
+    needs.push_back(is_fetch(action.op) ? evicted : computes && known ? fetched_by(action.op)[action.stage] : -1);
+    if (is_fetch(action.op) && known) fetched_by(action.op)[action.stage] = position;
+    if (is_eviction(action.op)) evicted = position;
+  }
+  while (parameter_needs_.size() <= rank.value()) parameter_needs_.push_back({});
+  parameter_needs_[rank] = std::move(needs);
+}
+
+std::optional<std::int32_t> ScheduleIndex::parameter_need(const ActionOnRank& node) const {
+  const auto position = position_of(node);
+  if (!position || !parameter_needs_.contains(node.rank)) return std::nullopt;
+  const std::int32_t need = parameter_needs_[node.rank][static_cast<std::size_t>(*position)];
+  if (need < 0) return std::nullopt;
+  return need;
 }
 
 std::optional<std::size_t> ScheduleIndex::slot_of(const ActionOnRank& node) const {
   const Action& action = node.action;
-  if (!is_within(schedule_->shape, action) || !is_below(node.rank.value(), schedule_->actions.size()))
-    return std::nullopt;
+  if (!is_within(*schedule_, action) || !is_below(node.rank.value(), schedule_->actions.size())) return std::nullopt;
   const auto op = static_cast<std::size_t>(action.op);
   if (action.op == Op::validate) return first_validate_ + static_cast<std::size_t>(node.rank.value());
-  if (is_per_micro_batch(action.op)) return cell(schedule_->shape, action) * ops_per_micro_batch + op;
-  return first_per_stage_ + static_cast<std::size_t>(action.stage.value()) * ops_per_stage + op - ops_per_micro_batch;
+  if (!names_micro_batch(action.op)) {
+    return first_per_stage_ + static_cast<std::size_t>(action.stage.value()) * ops_per_stage + op - first_stage_op;
+  }
+  if (column_[op] < 0) return std::nullopt;
+  return cell(schedule_->shape, action) * static_cast<std::size_t>(columns_) + static_cast<std::size_t>(column_[op]);
 }
 
 std::optional<std::int32_t> ScheduleIndex::position_of(const ActionOnRank& node) const {
@@ -66,8 +120,8 @@ std::optional<std::int32_t> ScheduleIndex::position_of(const ActionOnRank& node)
 }
 
 bool ScheduleIndex::contains(const Action& action) const {
-  return schedule_->rank_of.contains(action.stage) &&
-         position_of({schedule_->rank_of[action.stage], action}).has_value();
+  const auto& ranks = schedule_->ranks(pass_of(action.op));
+  return ranks.contains(action.stage) && position_of({ranks[action.stage], action}).has_value();
 }
 
 }  // namespace penstock

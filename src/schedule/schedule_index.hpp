@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -32,6 +33,10 @@ class ScheduleIndex {
   std::optional<std::int32_t> position_of(const ActionOnRank& node) const;
   /// Whether the action is in the list of the rank that holds its stage. @pre not validate, which has no stage.
   bool contains(const Action& action) const;
+  /// Of a schedule that streams parameters: where, in the same list, the action finds them. For a compute action the
+  /// position of the latest fetch of its stage before it; for a fetch that of the latest eviction before it, whatever
+  /// the stage. Empty if there is none.
+  std::optional<std::int32_t> parameter_need(const ActionOnRank& node) const;
 
  private:
   struct Place {
@@ -41,13 +46,19 @@ class ScheduleIndex {
   /// Where in places_ the action's place is kept; empty for ids beyond the shape.
   std::optional<std::size_t> slot_of(const ActionOnRank& node) const;
 
+  void number_columns();
+  void find_parameter_needs(Rank rank);
+
   const Schedule* schedule_;
-  std::size_t first_per_stage_;  // places_ before: [stage, micro-batch, slice, op]; from here on: [stage, op]
-  std::size_t first_validate_;   // from here on: [rank]
+  std::array<std::int8_t, op_count> column_{};  // of the ops that name micro-batches; -1 for those not listed
+  std::int32_t columns_ = 0;
+  std::size_t first_per_stage_ = 0;  // places_ before: [stage, micro-batch, slice, column]; from here on: [stage, op]
+  std::size_t first_validate_ = 0;   // from here on: [rank]
   std::vector<Place> places_;
+  PerRank<std::vector<std::int32_t>> parameter_needs_;  // by list position; only where parameters are streamed
 };
 
 /// Whether the action's ids are below the schedule's limits; unused ids must be 0.
-bool is_within(const ScheduleShape& shape, const Action& action);
+bool is_within(const Schedule& schedule, const Action& action);
 
 }  // namespace penstock

@@ -7,55 +7,37 @@
 #include <compare>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "base/index.hpp"
 #include "schedule/action.hpp"
+#include "schedule/buffers.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/schedule_index.hpp"
 
 namespace penstock {
 
-/// What a device buffer holds. Persistent kinds (first group) live for the whole run; the others are taken and freed by
-/// actions. Sizes and shapes are the business of `memory` and `stage`.
-enum class BufferKind : std::uint8_t {
-  parameters,       ///< working copy of a stage's parameters
-  gradients,        ///< fp32 weight gradients of a stage
-  tokens,           ///< of the first stage: a step's inputs; of the last: its targets; all micro-batches
-  workspace,        ///< scratch of the compute lane
-  input,            ///< a stage's input: residual stream of one (micro-batch, slice); for stage 0 nothing is taken
-  output,           ///< a stage's output waiting for its SEND_F
-  activations,      ///< what the forward keeps for the backward
-  logits,           ///< last stage: what the loss keeps for the backward
-  output_gradient,  ///< gradient of a stage's output
-  input_gradient,   ///< gradient of a stage's input waiting for its SEND_B
-  weight_operands   ///< what I keeps for W
-};
-inline constexpr int buffer_kind_count = 11;
-bool is_persistent(BufferKind kind);
-std::string_view name_of(BufferKind kind);
-
-/// A buffer by name: kind and what it belongs to. Unused fields are 0 (stage too, for the workspace).
-struct SymbolicBuffer {
-  BufferKind kind = BufferKind::workspace;
-  Stage stage;
-  MicroBatch micro_batch;
-  Slice slice;
-  friend auto operator<=>(const SymbolicBuffer&, const SymbolicBuffer&) = default;
-};
-
-/// The lane of an op.
+/// The lane of an op. An eviction moves nothing: it stands on the compute lane, behind the uses that it ends.
 Lane lane_of(Op op);
+
+/// Whether the buffers of the kind live for the whole run; the others are taken and freed by actions.
+bool is_persistent(const Schedule& schedule, BufferKind kind);
+
+/// The rank that holds the action's stage. @pre the stage is within the schedule; not validate
+Rank holder_of(const Schedule& schedule, const Action& action);
 
 /// The other rank of a message: the receiver of a send, the sender of a receive; empty for any other op.
 std::optional<Rank> peer_of(const Schedule& schedule, const Action& action);
 
-/// The matching end of a message on the peer: SEND_F(s) <-> RECV_F(s+1), SEND_B(s) <-> RECV_B(s-1); empty for other
-/// ops.
+/// The matching end of a message on the peer: SEND_F(s) <-> RECV_F(s+1), SEND_B(s) <-> RECV_B(s-1), SEND_C(s) <->
+/// RECV_C(s) of a backward stage s; empty for other ops.
 std::optional<ActionOnRank> match_of(const Schedule& schedule, const ActionOnRank& node);
 
-enum class MessageKind : std::uint8_t { activations, gradients };
+enum class MessageKind : std::uint8_t { activations, gradients, checkpoints };
+inline constexpr int message_kind_count = 3;
+
+/// @pre the op sends or receives
+MessageKind message_kind(Op op);
 
 /// What keeps messages in order: sends of a channel leave, and its receives are posted, in the order of the lists;
 /// channels do not wait for each other.
@@ -68,7 +50,7 @@ struct Channel {
 /// The channel of a send or a receive; empty for other ops.
 std::optional<Channel> channel_of(const Schedule& schedule, const ActionOnRank& node);
 
-/// Whether the stage's forward keeps its input only, and R fills the rest again before the backward.
+/// Whether nothing but the (backward) stage's input is kept, and R fills the rest before the backward.
 bool recomputes(const Schedule& schedule, Stage stage);
 
 /// Actions that must be complete before `node` starts, besides the earlier ones of its lane: on its own rank, and
@@ -90,5 +72,8 @@ void append_frees(const Schedule& schedule, const ActionOnRank& node, std::vecto
 /// too): what must be resident when it runs.
 std::vector<SymbolicBuffer> uses(const Schedule& schedule, const ActionOnRank& node);
 void append_uses(const Schedule& schedule, const ActionOnRank& node, std::vector<SymbolicBuffer>& out);
+
+/// The buffer that a message or a copy between host and device moves; empty for actions that move none.
+std::optional<SymbolicBuffer> moved_by(const Schedule& schedule, const ActionOnRank& node);
 
 }  // namespace penstock

@@ -20,7 +20,8 @@ constexpr std::int32_t id_limit = 1'000'000;       // stages, micro-batches and 
 constexpr std::size_t cell_limit = 4'000'000;      // of a file
 constexpr std::uintmax_t file_limit = 64U << 20U;  // bytes
 constexpr std::string_view op_list =
-    "F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, OFFLOAD_G, REDUCE, STEP, FETCH_F, VALIDATE";
+    "F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, SEND_C, RECV_C, OFFLOAD_A, RELOAD_A, FETCH_F, FETCH_B, EVICT_F, "
+    "EVICT_B, OFFLOAD_G, REDUCE, STEP, VALIDATE";
 
 // PyTorch's actions on sharded parameters, which mean nothing where parameters stay resident and reductions are
 // derived.
@@ -135,7 +136,7 @@ Action action_from(const Cell& cell, Op op, const Parts& parts) {
   if (has_stage && !parts.stage) cell.refuse("expected the number of a stage before {}", name);
   if (!has_stage && parts.stage) cell.refuse("expected {} without a stage: it is an action of the rank", name);
   if (is_per_micro_batch(op) && !parts.micro_batch) cell.refuse("expected the number of a micro-batch behind {}", name);
-  if (!is_per_micro_batch(op) && parts.micro_batch)
+  if (!names_micro_batch(op) && parts.micro_batch)
     cell.refuse("expected {} without a micro-batch: it runs once per step", name);
   return {op, Stage{parts.stage.value_or(0)}, MicroBatch{parts.micro_batch.value_or(0)},
           Slice{parts.slice.value_or(0)}};
@@ -165,6 +166,11 @@ void read_pair(const Cell& cell, std::string_view text, std::vector<Action>& out
   out.push_back(*second);
 }
 
+/// Whether a schedule with the op keeps parameters on the device for a while only.
+bool ends_a_stay(Op op) {
+  return op == Op::evict_forward || op == Op::evict_backward;
+}
+
 /// An action with where the file has it.
 struct Read {
   Action action;
@@ -181,6 +187,7 @@ class CsvReader {
     for (const auto& row : rows_) {
       for (const Read& read : row) widen(read.action);
     }
+    settle_stages();
     check_size();
     place_stages();
     check_places();
@@ -230,9 +237,16 @@ class CsvReader {
   }
 
   void widen(const Action& action) {
-    shape_.stages = std::max(shape_.stages, action.stage.value() + 1);
+    decoupled_ = decoupled_ || action.op == Op::send_checkpoint || action.op == Op::receive_checkpoint;
+    auto& stages = pass_of(action.op) == Pass::forward ? shape_.stages : backward_stages_;
+    stages = std::max(stages, action.stage.value() + 1);
     shape_.micro_batches = std::max(shape_.micro_batches, action.micro_batch.value() + 1);
     shape_.slices = std::max(shape_.slices, action.slice.value() + 1);
+  }
+
+  /// Checkpoints are sent where the two passes are cut into stages of their own; else they share the larger number.
+  void settle_stages() {
+    if (!decoupled_) shape_.stages = std::max(shape_.stages, backward_stages_);
   }
 
   /// A slip such as 2F00000 must not make the program expect millions of forwards.
@@ -247,27 +261,47 @@ class CsvReader {
 
   void place_stages() {
     shape_.ranks = static_cast<std::int32_t>(rows_.size());
-    rank_of_ = PerStage<Rank>(shape_.stages, Rank{-1});
+    rank_of_ = places_of(shape_.stages, {Op::forward}, "forward");
+    if (decoupled_) backward_rank_of_ = places_of(backward_stages_, {Op::backward, Op::backward_input}, "backward");
+  }
+
+  /// Where the stages of a pass have the ops that place them.
+  PerStage<Rank> places_of(std::int32_t stages, const std::vector<Op>& ops, std::string_view pass) const {
+    PerStage<Rank> places(stages, Rank{-1});
     visit([&](const Cell& cell, Rank rank, const Action& action) {
-      if (action.op != Op::forward) return;
-      Rank& place = rank_of_[action.stage];
+      if (std::find(ops.begin(), ops.end(), action.op) == ops.end()) return;
+      Rank& place = places[action.stage];
       if (place == Rank{-1}) place = rank;
       if (place == rank) return;
-      cell.refuse("stage {} has a forward in row {} already; a stage is on one rank", action.stage, place.value() + 1);
+      cell.refuse("stage {} has a {} in row {} already; a stage is on one rank", action.stage, pass, place.value() + 1);
     });
-    for (const Stage stage : all<Stage>(shape_.stages)) {
-      if (rank_of_[stage] != Rank{-1}) continue;
-      fail(ExitCode::damaged_input, "{}: stage {} has no forward; expected {}F0 and so on, in the row of its rank",
-           name_, stage, stage);
+    for (const Stage stage : all<Stage>(stages)) {
+      if (places[stage] != Rank{-1}) continue;
+      fail(ExitCode::damaged_input, "{}: stage {} has no {}; expected {}{}0 and so on, in the row of its rank", name_,
+           stage, pass, stage, name_of(ops.front()));
     }
+    return places;
   }
 
   void check_places() const {
     visit([&](const Cell& cell, Rank rank, const Action& action) {
-      if (action.op == Op::validate || rank_of_[action.stage] == rank) return;
-      cell.refuse("stage {} has its forwards in row {}; expected all its actions there", action.stage,
-                  rank_of_[action.stage].value() + 1);
+      if (action.op == Op::validate || action.op == Op::send_checkpoint) return;
+      const bool is_backward = decoupled_ && pass_of(action.op) == Pass::backward;
+      const Rank place = (is_backward ? backward_rank_of_ : rank_of_)[action.stage];
+      if (place == rank) return;
+      cell.refuse("stage {} has its {}s in row {}; expected all its actions there", action.stage,
+                  is_backward ? "backward" : "forward", place.value() + 1);
     });
+  }
+
+  /// The backward stages, each fed by the forward stage in which it begins if all stages of a pass are equally long.
+  BackwardStages backward_stages() const {
+    BackwardStages stages{backward_rank_of_, {}};
+    for (const Stage stage : all<Stage>(backward_stages_)) {
+      const std::int64_t begin = std::int64_t{stage.value()} * shape_.stages;
+      stages.fed_by.push_back(Stage{static_cast<std::int32_t>(begin / backward_stages_)});
+    }
+    return stages;
   }
 
   template <class Visit>
@@ -286,13 +320,16 @@ class CsvReader {
     schedule.shape = shape_;
     schedule.rank_of = rank_of_;
     schedule.forward_only = true;
-    schedule.recompute = PerStage<bool>(shape_.stages, false);
+    if (decoupled_) schedule.backward = backward_stages();
+    schedule.recompute = PerStage<bool>(decoupled_ ? backward_stages_ : shape_.stages, decoupled_);
     for (const auto& row : rows_) {
       std::vector<Action> list;
       for (const Read& read : row) {
         list.push_back(read.action);
         const Op op = read.action.op;
         if (op == Op::recompute) schedule.recompute[read.action.stage] = true;
+        if (ends_a_stay(op)) schedule.streams_parameters = true;
+        if (op == Op::offload_activations) schedule.offloads_activations = true;
         if (op != Op::forward && op != Op::send_forward && op != Op::receive_forward) schedule.forward_only = false;
       }
       schedule.actions.push_back(std::move(list));
@@ -306,6 +343,9 @@ class CsvReader {
   std::size_t actions_ = 0;
   ScheduleShape shape_;
   PerStage<Rank> rank_of_;
+  bool decoupled_ = false;  // the passes have stages of their own
+  std::int32_t backward_stages_ = 1;
+  PerStage<Rank> backward_rank_of_;
 };
 
 }  // namespace
@@ -313,7 +353,9 @@ class CsvReader {
 std::string to_text(const Action& action, std::int32_t slices) {
   if (action.op == Op::validate) return std::string{name_of(action.op)};
   std::string text = fmt::format("{}{}", action.stage, name_of(action.op));
-  if (!is_per_micro_batch(action.op)) return text;
+  // A stage that is fetched once a step needs no number of the micro-batch that it is fetched for.
+  const bool is_first = action.micro_batch.value() == 0 && action.slice.value() == 0;
+  if (!is_per_micro_batch(action.op) && (is_first || !names_micro_batch(action.op))) return text;
   text += fmt::format("{}", action.micro_batch);
   if (slices > 1 || action.slice.value() != 0) text += fmt::format(".{}", action.slice);
   return text;

@@ -12,10 +12,40 @@ namespace penstock {
 
 namespace rules {
 
-bool is_placed(const Schedule& schedule, const ActionOnRank& node) {
-  if (!is_within(schedule.shape, node.action)) return false;
-  return node.action.op == Op::validate || schedule.rank_of[node.action.stage] == node.rank;
+/// Where the action belongs: on the rank of its stage; a SEND_C on that of the forward stage which makes the
+/// checkpoint.
+Rank expected_rank(const Schedule& schedule, const Action& action) {
+  const bool at_source = action.op == Op::send_checkpoint && schedule.backward;
+  return at_source ? schedule.rank_of[schedule.backward->fed_by[action.stage]] : holder_of(schedule, action);
 }
+
+bool is_placed(const Schedule& schedule, const ActionOnRank& node) {
+  if (!is_within(schedule, node.action)) return false;
+  if (node.action.op == Op::validate) return true;
+  return expected_rank(schedule, node.action) == node.rank;
+}
+
+namespace {
+
+/// What is wrong with the backward cutting; empty if nothing is.
+std::string fault_of_backward_stages(const Schedule& schedule) {
+  if (!schedule.backward) return {};
+  const auto& [rank_of, fed_by] = *schedule.backward;
+  if (rank_of.empty() || rank_of.size() != fed_by.size()) {
+    return fmt::format("{} backward stages are placed on ranks, and {} are fed by forward stages; expected one of each",
+                       rank_of.size(), fed_by.size());
+  }
+  if (!std::is_sorted(fed_by.begin(), fed_by.end()) || !schedule.rank_of.contains(*fed_by.begin()) ||
+      !schedule.rank_of.contains(fed_by[Stage{fed_by.size() - 1}])) {
+    return "backward stages in order are fed by forward stages in order; expected ascending ones within the schedule";
+  }
+  if (!schedule.streams_parameters) {
+    return "the passes are cut differently, so parameters have no one place; expected a schedule that streams them";
+  }
+  return {};
+}
+
+}  // namespace
 
 bool check_tables(const Schedule& schedule, Findings& findings) {
   const ScheduleShape& shape = schedule.shape;
@@ -39,12 +69,15 @@ bool check_tables(const Schedule& schedule, Findings& findings) {
     return refuse(
         fmt::format("recompute is given for {} stages; the shape has {}", schedule.recompute.size(), shape.stages));
   }
-  for (const Stage stage : all<Stage>(shape.stages)) {
-    if (schedule.actions.contains(schedule.rank_of[stage])) continue;
-    return refuse(
-        fmt::format("stage {} is placed on rank {}; ranks are below {}", stage, schedule.rank_of[stage], shape.ranks));
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    const auto& ranks = schedule.ranks(pass);
+    for (const Stage stage : all<Stage>(ranks.size())) {
+      if (schedule.actions.contains(ranks[stage])) continue;
+      return refuse(fmt::format("stage {} is placed on rank {}; ranks are below {}", stage, ranks[stage], shape.ranks));
+    }
   }
-  return true;
+  const std::string fault = fault_of_backward_stages(schedule);
+  return fault.empty() || refuse(fault);
 }
 
 void check_placement(const Schedule& schedule, Findings& findings) {
@@ -52,12 +85,12 @@ void check_placement(const Schedule& schedule, Findings& findings) {
     std::int32_t position = 0;
     for (const Action& action : schedule.actions[rank]) {
       const Placed at{rank, position++, action};
-      if (!is_within(schedule.shape, action)) {
+      if (!is_within(schedule, action)) {
         findings.add(Rule::placement, at, "expected stages below {}, micro-batches below {}, slices below {}",
-                     schedule.shape.stages, schedule.shape.micro_batches, schedule.shape.slices);
+                     schedule.ranks(pass_of(action.op)).size(), schedule.shape.micro_batches, schedule.shape.slices);
       } else if (!is_placed(schedule, at.node())) {
         findings.add(Rule::placement, at, "stage {} is on rank {}; list the action there", action.stage,
-                     schedule.rank_of[action.stage]);
+                     expected_rank(schedule, action));
       }
     }
   }

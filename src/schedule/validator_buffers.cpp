@@ -43,7 +43,7 @@ class BufferWalk {
   }
 
   void use(const Placed& at, const SymbolicBuffer& buffer) {
-    if (is_persistent(buffer.kind) || live_.count(buffer) > 0) return;
+    if (is_persistent(schedule_, buffer.kind) || live_.count(buffer) > 0) return;
     findings_.add(Rule::buffer, at, "uses {}, which {}", text(buffer), why_not_live(buffer));
   }
 

@@ -2,9 +2,9 @@
 //
 // V2 coverage and V7 host: what stands in the lists, how often.
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "schedule/semantics.hpp"
 #include "schedule/validator_rules.hpp"
@@ -50,16 +50,18 @@ void check_forward_only(const Schedule& schedule, Findings& findings) {
   });
 }
 
-/// One (stage, micro-batch, slice).
+/// One (stage, micro-batch, slice) of one pass.
 class CellCoverage {
  public:
   CellCoverage(const ScheduleIndex& index, const Action& cell, Findings& findings)
       : index_{index}, cell_{cell}, findings_{findings} {}
 
-  void check() const {
+  void check_forward() const {
     if (!has(Op::forward)) missing(Op::forward, "every stage runs forward once for each micro-batch");
-    if (index_.schedule().forward_only) return;
-    check_backward();
+  }
+
+  void check_backward() const {
+    check_gradients();
     const bool recompute = recomputes(index_.schedule(), cell_.stage);
     if (recompute && !has(Op::recompute))
       missing(Op::recompute, "the stage keeps only its input, so a backward needs it");
@@ -68,7 +70,7 @@ class CellCoverage {
   }
 
  private:
-  void check_backward() const {
+  void check_gradients() const {
     const bool whole = has(Op::backward);
     const bool input = has(Op::backward_input);
     const bool weight = has(Op::backward_weight);
@@ -82,14 +84,14 @@ class CellCoverage {
   }
 
   Action action(Op op) const { return {op, cell_.stage, cell_.micro_batch, cell_.slice}; }
-  Rank rank() const { return index_.schedule().rank_of[cell_.stage]; }
+  Rank rank(Op op) const { return holder_of(index_.schedule(), action(op)); }
   bool has(Op op) const { return index_.contains(action(op)); }
   void missing(Op op, std::string_view why) const {
-    findings_.add(Rule::coverage, rank(), "`{}` is missing; {}", findings_.text(action(op)), why);
+    findings_.add(Rule::coverage, rank(op), "`{}` is missing; {}", findings_.text(action(op)), why);
   }
   void surplus(Op op, std::string_view why) const {
-    const auto position = index_.position_of({rank(), action(op)});
-    findings_.add(Rule::coverage, Placed{rank(), position.value_or(-1), action(op)}, "{}", why);
+    const auto position = index_.position_of({rank(op), action(op)});
+    findings_.add(Rule::coverage, Placed{rank(op), position.value_or(-1), action(op)}, "{}", why);
   }
 
   const ScheduleIndex& index_;
@@ -102,14 +104,17 @@ Action host_action(Op op, Stage stage) {
 }
 
 void check_each_stage(const ScheduleIndex& index, Findings& findings) {
-  constexpr std::array ops{Op::offload_gradients, Op::reduce, Op::step, Op::fetch_forward};
-  for (const Stage stage : all<Stage>(index.schedule().shape.stages)) {
+  const Schedule& schedule = index.schedule();
+  std::vector ops{Op::offload_gradients, Op::reduce, Op::step};
+  // Streamed parameters are fetched where they are used; that they are is V6.
+  if (!schedule.streams_parameters) ops.push_back(Op::fetch_forward);
+  for (const Stage stage : all<Stage>(schedule.ranks(Pass::backward).size())) {
     for (const Op op : ops) {
       const Action action = host_action(op, stage);
       if (index.contains(action)) continue;
-      findings.add(Rule::host, index.schedule().rank_of[stage],
-                   "`{}` is missing; expected OFFLOAD_G, REDUCE, STEP and FETCH_F once for every stage",
-                   findings.text(action));
+      findings.add(Rule::host, holder_of(schedule, action), "`{}` is missing; expected {} once for every stage",
+                   findings.text(action),
+                   schedule.streams_parameters ? "OFFLOAD_G, REDUCE and STEP" : "OFFLOAD_G, REDUCE, STEP and FETCH_F");
     }
   }
 }
@@ -117,8 +122,9 @@ void check_each_stage(const ScheduleIndex& index, Findings& findings) {
 /// Whether the steps of all stages stand on the same side of their rank's VALIDATE.
 void check_one_mode(const ScheduleIndex& index, Findings& findings) {
   std::optional<bool> first_waits;
-  for (const Stage stage : all<Stage>(index.schedule().shape.stages)) {
-    const Rank rank = index.schedule().rank_of[stage];
+  const auto& ranks = index.schedule().ranks(Pass::backward);
+  for (const Stage stage : all<Stage>(ranks.size())) {
+    const Rank rank = ranks[stage];
     const Action step = host_action(Op::step, stage);
     const auto position = index.position_of({rank, step});
     const auto validate = index.position_of({rank, host_action(Op::validate, Stage{0})});
@@ -138,15 +144,19 @@ void check_one_mode(const ScheduleIndex& index, Findings& findings) {
 }  // namespace
 
 void check_coverage(const ScheduleIndex& index, Findings& findings) {
-  const ScheduleShape& shape = index.schedule().shape;
+  const Schedule& schedule = index.schedule();
   check_duplicates(index, findings);
-  for (const Stage stage : all<Stage>(shape.stages)) {
-    for (const MicroBatch micro_batch : all<MicroBatch>(shape.micro_batches)) {
-      for (const Slice slice : all<Slice>(shape.slices)) {
-        CellCoverage{index, {Op::forward, stage, micro_batch, slice}, findings}.check();
+  const auto each_cell = [&](Pass pass, const auto& check) {
+    for (const Stage stage : all<Stage>(schedule.ranks(pass).size())) {
+      for (const MicroBatch micro_batch : all<MicroBatch>(schedule.shape.micro_batches)) {
+        for (const Slice slice : all<Slice>(schedule.shape.slices)) {
+          check(CellCoverage{index, {Op::forward, stage, micro_batch, slice}, findings});
+        }
       }
     }
-  }
+  };
+  each_cell(Pass::forward, [](const CellCoverage& cell) { cell.check_forward(); });
+  if (!schedule.forward_only) each_cell(Pass::backward, [](const CellCoverage& cell) { cell.check_backward(); });
 }
 
 void check_host(const ScheduleIndex& index, Findings& findings) {

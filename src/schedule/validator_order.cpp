@@ -18,7 +18,7 @@ bool is_message(Op op) {
 }
 
 bool is_host(Op op) {
-  return !is_per_micro_batch(op);
+  return !names_micro_batch(op) || op == Op::fetch_forward;
 }
 
 /// The ends of a channel's messages that have their other end, in the order of the lists.
@@ -87,7 +87,7 @@ void check_missing(const ScheduleIndex& index, const Placed& at, Findings& findi
 class AdditionOrder {
  public:
   AdditionOrder(const Schedule& schedule, Op split_op, Findings& findings)
-      : split_op_{split_op}, last_(schedule.shape.stages), findings_{findings} {}
+      : split_op_{split_op}, last_(schedule.most_stages()), findings_{findings} {}
 
   void see(const Placed& at) {
     if (at.action.op != Op::backward && at.action.op != split_op_) return;
@@ -146,12 +146,16 @@ void check_accumulation(const Schedule& schedule, Findings& findings) {
 }
 
 void check_versions(const ScheduleIndex& index, Findings& findings) {
-  PerStage<std::optional<Placed>> last_use(index.schedule().shape.stages);
-  visit_placed(index.schedule(), [&](const Placed& at) {
-    if (lane_of(at.action.op) == Lane::compute) last_use[at.action.stage] = at;
+  const Schedule& schedule = index.schedule();
+  PerStage<std::optional<Placed>> last_use(schedule.most_stages());
+  visit_placed(schedule, [&](const Placed& at) {
+    // Decoupled: the backward of a stage comes after all forwards of its layers, so that its own uses are the last.
+    const bool counts = !schedule.backward || pass_of(at.action.op) == Pass::backward;
+    if (at.action.op <= Op::recompute && counts) last_use[at.action.stage] = at;
   });
-  visit_placed(index.schedule(), [&](const Placed& at) {
-    if (at.action.op != Op::step && at.action.op != Op::fetch_forward) return;
+  visit_placed(schedule, [&](const Placed& at) {
+    const bool refreshes = at.action.op == Op::fetch_forward && !schedule.streams_parameters;
+    if (at.action.op != Op::step && !refreshes) return;
     const auto& use = last_use[at.action.stage];
     if (!use || use->position < at.position) return;
     findings.add(Rule::parameter_version, at,

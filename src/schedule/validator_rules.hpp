@@ -50,7 +50,7 @@ class Findings {
   std::vector<Finding> found_;
 };
 
-/// Whether the action is one that the other rules can look at: ids within the shape, on its stage's rank.
+/// Whether the action is one that the other rules can look at: ids within the shape, on its rank.
 bool is_placed(const Schedule& schedule, const ActionOnRank& node);
 
 /// Calls visit(Placed) for every action that is placed, ranks and list positions ascending.

@@ -88,6 +88,10 @@ BufferLayout StageMath::layout(BufferKind kind) const {
       return layouts_->logits;
     case BufferKind::weight_operands:
       return layouts_->weight_operands.buffer;
+    case BufferKind::backward_parameters:
+    case BufferKind::checkpoint:
+    case BufferKind::offloadable:
+      return {};
   }
   fail(ExitCode::internal, "stage: no layout for buffer kind {}", static_cast<int>(kind));
 }

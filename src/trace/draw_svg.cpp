@@ -58,8 +58,20 @@ Color color_of(Op op) {
       return {140, 200, 150};
     case Op::receive_backward:
       return {180, 222, 186};
+    case Op::send_checkpoint:
+      return {196, 160, 214};
+    case Op::receive_checkpoint:
+      return {214, 190, 228};
+    case Op::offload_activations:
+      return {236, 208, 160};
+    case Op::reload_activations:
+      return {222, 186, 208};
     case Op::fetch_forward:
+    case Op::fetch_backward:
       return {226, 160, 196};
+    case Op::evict_forward:
+    case Op::evict_backward:
+      return {200, 200, 200};
     case Op::offload_gradients:
       return {240, 196, 130};
     case Op::reduce:

@@ -122,7 +122,7 @@ TEST(EveryGenerator, RunsEachStageOnceForwardAndBackwardForEachMicroBatch) {
         << describe(schedule);
     for (const auto& [text, times] : count) EXPECT_EQ(times, 1) << text << " in " << describe(schedule);
     for (const auto& list : schedule.actions) {
-      for (const Action& action : list) EXPECT_TRUE(is_within(shape, action)) << describe(schedule);
+      for (const Action& action : list) EXPECT_TRUE(is_within(schedule, action)) << describe(schedule);
     }
   });
 }

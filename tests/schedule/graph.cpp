@@ -108,7 +108,7 @@ TEST(ScheduleIndex, DoesNotFindIdsBeyondTheShape) {
        {Action{Op::forward, Stage{2}, MicroBatch{0}, Slice{0}}, Action{Op::forward, Stage{-1}, MicroBatch{0}, Slice{0}},
         Action{Op::forward, Stage{0}, MicroBatch{1}, Slice{0}}, Action{Op::forward, Stage{0}, MicroBatch{0}, Slice{1}},
         Action{Op::step, Stage{0}, MicroBatch{1}, Slice{0}}, Action{Op::validate, Stage{1}, MicroBatch{0}, Slice{0}}}) {
-    EXPECT_FALSE(is_within(schedule.shape, action));
+    EXPECT_FALSE(is_within(schedule, action));
     EXPECT_FALSE(index.contains(action));
     EXPECT_EQ(index.position_of({Rank{7}, action}), std::nullopt);
   }

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which buffers an action takes, frees and uses.
+#include <algorithm>
+
+#include "schedule/scope.hpp"
+#include "schedule/semantics.hpp"
+
+namespace penstock {
+
+namespace {
+
+void append_activations(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  out.push_back(scope.buffer(BufferKind::activations));
+  if (scope.schedule.offloads_activations) out.push_back(scope.buffer(BufferKind::offloadable));
+}
+
+/// The inputs of backward stages that the forward stage cuts out of its pass.
+void append_checkpoints(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  const auto& fed_by = scope.schedule.backward->fed_by;
+  const auto first = std::lower_bound(fed_by.begin(), fed_by.end(), scope.stage());
+  for (auto fed = first; fed != fed_by.end() && *fed == scope.stage(); ++fed) {
+    const Stage stage{static_cast<std::int32_t>(fed - fed_by.begin())};
+    if (stage.value() > 0) out.push_back(scope.buffer(BufferKind::checkpoint, stage));
+  }
+}
+
+void append_forward_takes(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  if (scope.is_decoupled()) {
+    append_checkpoints(scope, out);
+  } else if (!scope.schedule.forward_only && !recomputes(scope.schedule, scope.stage())) {
+    append_activations(scope, out);
+    if (scope.is_last()) out.push_back(scope.buffer(BufferKind::logits));
+  }
+  if (scope.is_last()) return;
+  const Stage after = scope.stage().next();
+  out.push_back(scope.shares_rank(after) ? scope.buffer(BufferKind::input, after) : scope.buffer(BufferKind::output));
+}
+
+void append_backward_takes(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  if (scope.schedule.streams_parameters && scope.opens_gradients())
+    out.push_back(scope.of_stage(BufferKind::gradients));
+  if (scope.action.op == Op::backward_input) out.push_back(scope.buffer(BufferKind::weight_operands));
+  if (scope.is_first()) return;
+  const Stage before = scope.stage().previous();
+  out.push_back(scope.shares_rank(before) ? scope.buffer(BufferKind::output_gradient, before)
+                                          : scope.buffer(BufferKind::input_gradient));
+}
+
+void append_backward_frees(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  if (scope.action.op == Op::backward) append_activations(scope, out);
+  if (scope.is_last()) out.push_back(scope.buffer(BufferKind::logits));
+  if (!scope.is_first()) out.push_back(scope.buffer(scope.kept_input()));
+  if (!scope.is_last()) out.push_back(scope.buffer(BufferKind::output_gradient));
+}
+
+/// What every compute action works with beside what it takes.
+void append_compute_uses(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  const Op op = scope.action.op;
+  out.push_back(scope.parameters());
+  out.push_back(SymbolicBuffer{});
+  if (scope.is_first() || scope.is_last()) out.push_back(scope.of_stage(BufferKind::tokens));
+  if (!scope.is_first() && op != Op::backward_weight) {
+    out.push_back(scope.buffer(op == Op::forward ? BufferKind::input : scope.kept_input()));
+  }
+  if (op == Op::forward || op == Op::recompute) return;
+  out.push_back(scope.of_stage(BufferKind::gradients));
+  append_activations(scope, out);
+  if (op == Op::backward_weight) return out.push_back(scope.buffer(BufferKind::weight_operands));
+  out.push_back(scope.buffer(scope.is_last() ? BufferKind::logits : BufferKind::output_gradient));
+}
+
+}  // namespace
+
+bool is_persistent(const Schedule& schedule, BufferKind kind) {
+  const bool of_stage = kind == BufferKind::parameters || kind == BufferKind::gradients;
+  return kind == BufferKind::tokens || kind == BufferKind::workspace || (of_stage && !schedule.streams_parameters);
+}
+
+std::string_view name_of(BufferKind kind) {
+  switch (kind) {
+    case BufferKind::parameters:
+      return "parameters";
+    case BufferKind::gradients:
+      return "gradients";
+    case BufferKind::tokens:
+      return "tokens";
+    case BufferKind::workspace:
+      return "workspace";
+    case BufferKind::input:
+      return "input";
+    case BufferKind::output:
+      return "output";
+    case BufferKind::activations:
+      return "activations";
+    case BufferKind::logits:
+      return "logits";
+    case BufferKind::output_gradient:
+      return "output_gradient";
+    case BufferKind::input_gradient:
+      return "input_gradient";
+    case BufferKind::weight_operands:
+      return "weight_operands";
+    case BufferKind::backward_parameters:
+      return "backward_parameters";
+    case BufferKind::checkpoint:
+      return "checkpoint";
+    case BufferKind::offloadable:
+      return "offloadable";
+  }
+  return "unknown";
+}
+
+void append_takes(const Schedule& schedule, const ActionOnRank& node, std::vector<SymbolicBuffer>& out) {
+  const Scope scope{schedule, node.action};
+  switch (node.action.op) {
+    case Op::forward:
+      return append_forward_takes(scope, out);
+    case Op::backward:
+    case Op::backward_input:
+      return append_backward_takes(scope, out);
+    case Op::recompute:
+      append_activations(scope, out);
+      if (scope.is_last()) out.push_back(scope.buffer(BufferKind::logits));
+      return;
+    case Op::receive_forward:
+      return out.push_back(scope.buffer(BufferKind::input));
+    case Op::receive_backward:
+      return out.push_back(scope.buffer(BufferKind::output_gradient));
+    case Op::receive_checkpoint:
+      return out.push_back(scope.buffer(BufferKind::checkpoint));
+    case Op::reload_activations:
+      return out.push_back(scope.buffer(BufferKind::offloadable));
+    case Op::fetch_forward:
+      if (schedule.streams_parameters) out.push_back(scope.of_stage(BufferKind::parameters));
+      return;
+    case Op::fetch_backward:
+      return out.push_back(scope.parameters());
+    case Op::backward_weight:
+    case Op::send_forward:
+    case Op::send_backward:
+    case Op::send_checkpoint:
+    case Op::offload_activations:
+    case Op::evict_forward:
+    case Op::evict_backward:
+    case Op::offload_gradients:
+    case Op::reduce:
+    case Op::validate:
+    case Op::step:
+      return;
+  }
+}
+
+void append_frees(const Schedule& schedule, const ActionOnRank& node, std::vector<SymbolicBuffer>& out) {
+  const Scope scope{schedule, node.action};
+  switch (node.action.op) {
+    case Op::forward:
+      if ((schedule.forward_only || schedule.backward) && !scope.is_first())
+        out.push_back(scope.buffer(BufferKind::input));
+      return;
+    case Op::backward:
+    case Op::backward_input:
+      return append_backward_frees(scope, out);
+    case Op::backward_weight:
+      append_activations(scope, out);
+      out.push_back(scope.buffer(BufferKind::weight_operands));
+      return;
+    case Op::send_forward:
+      return out.push_back(scope.buffer(BufferKind::output));
+    case Op::send_backward:
+      return out.push_back(scope.buffer(BufferKind::input_gradient));
+    case Op::send_checkpoint:
+      return out.push_back(scope.buffer(BufferKind::checkpoint));
+    case Op::offload_activations:
+      return out.push_back(scope.buffer(BufferKind::offloadable));
+    case Op::evict_forward:
+    case Op::evict_backward:
+      return out.push_back(scope.parameters());
+    case Op::offload_gradients:
+      if (schedule.streams_parameters) out.push_back(scope.of_stage(BufferKind::gradients));
+      return;
+    case Op::recompute:
+    case Op::receive_forward:
+    case Op::receive_backward:
+    case Op::receive_checkpoint:
+    case Op::reload_activations:
+    case Op::fetch_forward:
+    case Op::fetch_backward:
+    case Op::reduce:
+    case Op::validate:
+    case Op::step:
+      return;
+  }
+}
+
+void append_uses(const Schedule& schedule, const ActionOnRank& node, std::vector<SymbolicBuffer>& out) {
+  const Scope scope{schedule, node.action};
+  switch (node.action.op) {
+    case Op::forward:
+    case Op::backward:
+    case Op::backward_input:
+    case Op::backward_weight:
+    case Op::recompute:
+      append_compute_uses(scope, out);
+      break;
+    case Op::send_forward:
+    case Op::send_backward:
+    case Op::send_checkpoint:
+    case Op::offload_activations:
+    case Op::evict_forward:
+    case Op::evict_backward:
+      append_frees(schedule, node, out);
+      break;
+    case Op::offload_gradients:
+      out.push_back(scope.of_stage(BufferKind::gradients));
+      break;
+    case Op::fetch_forward:
+      if (!schedule.streams_parameters) out.push_back(scope.of_stage(BufferKind::parameters));
+      break;
+    case Op::receive_forward:
+    case Op::receive_backward:
+    case Op::receive_checkpoint:
+    case Op::reload_activations:
+    case Op::fetch_backward:
+    case Op::reduce:
+    case Op::validate:
+    case Op::step:
+      break;
+  }
+  append_takes(schedule, node, out);
+}
+
+std::vector<SymbolicBuffer> takes(const Schedule& schedule, const ActionOnRank& node) {
+  std::vector<SymbolicBuffer> out;
+  append_takes(schedule, node, out);
+  return out;
+}
+
+std::vector<SymbolicBuffer> frees(const Schedule& schedule, const ActionOnRank& node) {
+  std::vector<SymbolicBuffer> out;
+  append_frees(schedule, node, out);
+  return out;
+}
+
+std::vector<SymbolicBuffer> uses(const Schedule& schedule, const ActionOnRank& node) {
+  std::vector<SymbolicBuffer> out;
+  append_uses(schedule, node, out);
+  return out;
+}
+
+std::optional<SymbolicBuffer> moved_by(const Schedule& schedule, const ActionOnRank& node) {
+  switch (lane_of(node.action.op)) {
+    case Lane::compute:
+    case Lane::cpu:
+      return std::nullopt;
+    default:
+      // Each uses exactly what it moves.
+      return uses(schedule, node).at(0);
+  }
+}
+
+}  // namespace penstock
