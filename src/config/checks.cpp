@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "schedule/kinds.hpp"
+
 namespace penstock {
 namespace {
 
@@ -117,10 +119,13 @@ void check_stages(const Deck& deck, BrokenRules& broken) {
              deck.parallel.pipeline, deck.schedule.virtual_stages, stages, deck.model.layers);
 }
 
-void check_virtual(const ScheduleOptions& schedule, BrokenRules& broken) {
-  if (schedule.file || schedule.virtual_stages == 1 || schedule.kind != ScheduleKind::one_f_one_b) return;
-  broken.add({"schedule.virtual", "schedule.kind"},
-             "{} stages a rank need kind interleaved or gpipe; 1f1b has one stage a rank", schedule.virtual_stages);
+/// The rules of the schedule's kind; how many micro-batches there are is no part of them.
+void check_kind(const Deck& deck, BrokenRules& broken) {
+  if (deck.schedule.file) return;
+  const GeneratorOptions options{.pipeline = deck.parallel.pipeline, .virtual_stages = deck.schedule.virtual_stages};
+  for (const KindFault& fault : faults_of(deck.schedule.kind, options)) {
+    broken.add({fault.key, "schedule.kind"}, "{}", fault.text);
+  }
 }
 
 void check_learning_rate(const TrainingOptions& training, BrokenRules& broken) {
@@ -170,7 +175,7 @@ std::vector<BrokenRule> check_deck(const Deck& deck) {
   check_batch(deck, broken);
   check_ranks(deck.parallel, broken);
   check_stages(deck, broken);
-  check_virtual(deck.schedule, broken);
+  check_kind(deck, broken);
   check_learning_rate(deck.training, broken);
   check_texts(deck, broken);
   check_validation(deck, broken);

@@ -5,52 +5,17 @@
 #include <queue>
 #include <utility>
 
-#include "base/error.hpp"
+#include <fmt/format.h>
+
 #include "base/units.hpp"
+#include "schedule/generators_common.hpp"
 
 namespace penstock {
 
 namespace {
 
-/// Forwards of all stages that one schedule may hold; more is a slip of the pen, and would only fill memory.
-constexpr std::int64_t most_forwards = 10'000'000;
-
-void check_positive(const char* what, std::int32_t value) {
-  if (value < 1) fail(ExitCode::bad_input, "a schedule with {} {} was asked for; expected at least 1", value, what);
-}
-
-void check(const GeneratorOptions& options) {
-  check_positive("pipeline ranks", options.pipeline);
-  check_positive("virtual stages", options.virtual_stages);
-  check_positive("micro-batches", options.micro_batches);
-  // In two steps: the product of three 32-bit numbers can pass 64 bits.
-  const std::int64_t stages = std::int64_t{options.pipeline} * options.virtual_stages;
-  if (stages > most_forwards || stages * options.micro_batches > most_forwards) {
-    fail(ExitCode::bad_input,
-         "pipeline {} x virtual stages {} x micro-batches {} is more than {} forwards in one step; use fewer "
-         "micro-batches",
-         options.pipeline, options.virtual_stages, options.micro_batches, most_forwards);
-  }
-}
-
-Schedule empty_schedule(std::string name, const GeneratorOptions& options) {
-  Schedule schedule;
-  schedule.name = std::move(name);
-  schedule.shape = {options.pipeline, options.pipeline * options.virtual_stages, options.micro_batches, 1};
-  for (const Stage stage : all<Stage>(schedule.shape.stages)) {
-    schedule.rank_of.push_back(Rank{stage.value() % options.pipeline});
-  }
-  schedule.recompute = PerStage<bool>(schedule.shape.stages, false);
-  schedule.actions = PerRank<std::vector<Action>>(options.pipeline);
-  return schedule;
-}
-
-Action action_of(Op op, Stage stage, std::int32_t micro_batch) {
-  return {op, stage, MicroBatch{micro_batch}, Slice{0}};
-}
-
 Stage stage_of(const GeneratorOptions& options, Rank rank, std::int32_t chunk) {
-  return Stage{chunk * options.pipeline + rank.value()};
+  return stage_of_chunk(Placement::round_robin, rank, chunk, options.pipeline);
 }
 
 /// One rank's forwards and backwards, each in its order, taken in turn after `warm_up` forwards.
@@ -141,11 +106,9 @@ class ForwardsInTime {
   PerRank<std::priority_queue<Action, std::vector<Action>, RunsLater>> ready_;
 };
 
-}  // namespace
-
-Schedule gpipe(const GeneratorOptions& options) {
-  check(options);
-  Schedule schedule = empty_schedule("gpipe", options);
+/// All micro-batches forward through one stage of the rank before the next, then back in the same way.
+Schedule stage_after_stage(std::string name, const GeneratorOptions& options) {
+  Schedule schedule = empty_schedule(std::move(name), options, Placement::round_robin);
   for (const Rank rank : all<Rank>(options.pipeline)) {
     for (std::int32_t chunk = 0; chunk < options.virtual_stages; ++chunk) {
       for (std::int32_t m = 0; m < options.micro_batches; ++m) {
@@ -161,14 +124,21 @@ Schedule gpipe(const GeneratorOptions& options) {
   return schedule;
 }
 
+}  // namespace
+
+Schedule gpipe(const GeneratorOptions& options) {
+  check_options(ScheduleKind::gpipe, options);
+  return stage_after_stage("gpipe", options);
+}
+
+Schedule breadth_first(const GeneratorOptions& options) {
+  check_options(ScheduleKind::breadth_first, options);
+  return stage_after_stage(fmt::format("breadth_first v={}", options.virtual_stages), options);
+}
+
 Schedule one_f_one_b(const GeneratorOptions& options) {
-  check(options);
-  if (options.virtual_stages != 1) {
-    fail(ExitCode::bad_input,
-         "1f1b has one stage per rank, and {} virtual stages were asked for; use interleaved for these",
-         options.virtual_stages);
-  }
-  Schedule schedule = empty_schedule("1f1b", options);
+  check_options(ScheduleKind::one_f_one_b, options);
+  Schedule schedule = empty_schedule("1f1b", options, Placement::round_robin);
   for (const Rank rank : all<Rank>(options.pipeline)) {
     std::vector<Action> forwards;
     std::vector<Action> backwards;
@@ -183,8 +153,9 @@ Schedule one_f_one_b(const GeneratorOptions& options) {
 }
 
 Schedule interleaved(const GeneratorOptions& options) {
-  check(options);
-  Schedule schedule = options.virtual_stages == 1 ? one_f_one_b(options) : empty_schedule("", options);
+  check_options(ScheduleKind::interleaved, options);
+  Schedule schedule =
+      options.virtual_stages == 1 ? one_f_one_b(options) : empty_schedule("", options, Placement::round_robin);
   schedule.name = fmt::format("interleaved v={}", options.virtual_stages);
   if (options.virtual_stages == 1) return schedule;
   for (const Rank rank : all<Rank>(options.pipeline)) {
@@ -195,7 +166,7 @@ Schedule interleaved(const GeneratorOptions& options) {
 }
 
 Schedule forward_only(const PerStage<Rank>& rank_of, std::int32_t micro_batches) {
-  check({rank_of.size(), 1, micro_batches});
+  check_sizes({.pipeline = rank_of.size(), .micro_batches = micro_batches});
   Schedule schedule;
   schedule.name = "forward_only";
   const Rank last_rank = *std::max_element(rank_of.begin(), rank_of.end());
@@ -205,19 +176,6 @@ Schedule forward_only(const PerStage<Rank>& rank_of, std::int32_t micro_batches)
   schedule.recompute = PerStage<bool>(rank_of.size(), false);
   schedule.actions = ForwardsInTime{schedule}.run();
   return schedule;
-}
-
-const std::vector<std::string_view>& schedule_kinds() {
-  static const std::vector<std::string_view> kinds{"gpipe", "1f1b", "interleaved"};
-  return kinds;
-}
-
-Schedule generate(std::string_view kind, const GeneratorOptions& options) {
-  if (kind == "gpipe") return gpipe(options);
-  if (kind == "1f1b") return one_f_one_b(options);
-  if (kind == "interleaved") return interleaved(options);
-  fail(ExitCode::bad_input, "there is no schedule kind '{}'; the kinds here are {}", kind,
-       fmt::join(schedule_kinds(), ", "));
 }
 
 }  // namespace penstock

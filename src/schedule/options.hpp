@@ -5,22 +5,24 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/describe.hpp"
 
 namespace penstock {
 
-enum class ScheduleKind : std::uint8_t {
-  gpipe,        ///< all forwards, then all backwards
-  one_f_one_b,  ///< 1f1b: a backward after each forward, once the pipeline is full
-  interleaved   ///< 1f1b over several virtual stages a rank
-};
+/// What each is stands in the table of schedule/kinds.cpp, its closed form in schedule/generators.hpp.
+enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved, breadth_first };
 
-constexpr std::array<EnumName<ScheduleKind>, 3> enum_names(ScheduleKind) {
-  return {{{ScheduleKind::gpipe, "gpipe"},
-           {ScheduleKind::one_f_one_b, "1f1b"},
-           {ScheduleKind::interleaved, "interleaved"}}};
+constexpr auto enum_names(ScheduleKind) {
+  return std::to_array<EnumName<ScheduleKind>>({{ScheduleKind::gpipe, "gpipe"},
+                                                {ScheduleKind::one_f_one_b, "1f1b"},
+                                                {ScheduleKind::interleaved, "interleaved"},
+                                                {ScheduleKind::breadth_first, "breadth_first"}});
 }
+
+/// The kinds with a few words on each: "gpipe: all forwards, then all backwards; 1f1b: ...".
+std::string_view help_on_kinds();
 
 /// The section `schedule` of a deck.
 struct ScheduleOptions {
@@ -37,12 +39,9 @@ void describe(Visitor& visit, ScheduleOptions& options) {
       "file", options.file,
       {.help = "a hand-written schedule: CSV, a row a rank, as PyTorch's pipelining writes it; takes the place of kind",
        .when_absent = "the schedule of kind"});
-  visit("kind", options.kind,
-        {.help = "gpipe: all forwards, then all backwards; 1f1b: one forward, one backward; interleaved: 1f1b over "
-                 "several virtual stages a rank",
-         .not_beside = "file"});
+  visit("kind", options.kind, {.help = help_on_kinds(), .not_beside = "file"});
   visit("virtual", options.virtual_stages,
-        {.help = "stages of one rank; more than 1 with interleaved, gpipe or a file",
+        {.help = "stages of one rank; which numbers a kind takes is in doc/schedules.md",
          .unit = "stages",
          .range = between(1, 1024)});
   visit("split_backward", options.split_backward,

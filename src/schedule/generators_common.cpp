@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/generators_common.hpp"
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "schedule/kinds.hpp"
+
+namespace penstock {
+
+namespace {
+
+/// Forwards of all stages that one schedule may hold; more is a slip of the pen, and would only fill memory.
+constexpr std::int64_t most_forwards = 10'000'000;
+
+void check_positive(std::string_view what, std::int32_t value) {
+  if (value < 1) fail(ExitCode::bad_input, "a schedule with {} {} was asked for; expected at least 1", value, what);
+}
+
+}  // namespace
+
+void check_sizes(const GeneratorOptions& options) {
+  check_positive("pipeline ranks", options.pipeline);
+  check_positive("virtual stages", options.virtual_stages);
+  check_positive("micro-batches", options.micro_batches);
+  check_positive("slices", options.slices);
+  check_positive("forward virtual stages", options.forward_virtual);
+  check_positive("backward virtual stages", options.backward_virtual);
+  // Step by step: the product of three 32-bit numbers can pass 64 bits.
+  std::int64_t forwards = 1;
+  for (const std::int32_t factor :
+       {options.pipeline, options.virtual_stages, options.micro_batches, options.slices, options.forward_virtual}) {
+    forwards *= factor;
+    if (forwards <= most_forwards) continue;
+    fail(ExitCode::bad_input,
+         "pipeline {} x virtual stages {} x micro-batches {} x slices {} is more than {} forwards in one step; use "
+         "fewer micro-batches",
+         options.pipeline, std::int64_t{options.virtual_stages} * options.forward_virtual, options.micro_batches,
+         options.slices, most_forwards);
+  }
+}
+
+void check_options(ScheduleKind kind, const GeneratorOptions& options) {
+  check_sizes(options);
+  std::vector<std::string> texts;
+  for (const KindFault& fault : faults_of(kind, options)) texts.push_back(fault.text);
+  if (!texts.empty()) fail(ExitCode::bad_input, "{}", fmt::join(texts, "; "));
+}
+
+Rank rank_of_stage(Placement placement, Stage stage, std::int32_t pipeline) {
+  const std::int32_t place = stage.value() % pipeline;
+  const bool ascends = placement == Placement::round_robin || stage.value() / pipeline % 2 == 0;
+  return Rank{ascends ? place : pipeline - 1 - place};
+}
+
+Stage stage_of_chunk(Placement placement, Rank rank, std::int32_t chunk, std::int32_t pipeline) {
+  const bool ascends = placement == Placement::round_robin || chunk % 2 == 0;
+  return Stage{chunk * pipeline + (ascends ? rank.value() : pipeline - 1 - rank.value())};
+}
+
+Schedule empty_schedule(std::string name, const GeneratorOptions& options, Placement placement) {
+  Schedule schedule;
+  schedule.name = std::move(name);
+  schedule.shape = {options.pipeline, options.pipeline * options.virtual_stages, options.micro_batches, options.slices};
+  for (const Stage stage : all<Stage>(schedule.shape.stages)) {
+    schedule.rank_of.push_back(rank_of_stage(placement, stage, options.pipeline));
+  }
+  schedule.recompute = PerStage<bool>(schedule.shape.stages, false);
+  schedule.actions = PerRank<std::vector<Action>>(options.pipeline);
+  return schedule;
+}
+
+Action action_of(Op op, Stage stage, std::int32_t micro_batch, std::int32_t slice) {
+  return {op, stage, MicroBatch{micro_batch}, Slice{slice}};
+}
+
+}  // namespace penstock
