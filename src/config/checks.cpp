@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <numeric>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -14,19 +12,6 @@
 
 namespace penstock {
 namespace {
-
-/// Gathers what is broken; of the paths, the one to change first.
-class BrokenRules {
- public:
-  template <class... Arguments>
-  void add(std::initializer_list<const char*> keys, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    rules_.push_back({{keys.begin(), keys.end()}, fmt::format(format, std::forward<Arguments>(arguments)...)});
-  }
-  std::vector<BrokenRule> take() { return std::move(rules_); }
-
- private:
-  std::vector<BrokenRule> rules_;
-};
 
 void check_head_counts(const ModelOptions& model, BrokenRules& broken) {
   const std::int32_t kv_heads = model.kv_heads.value_or(model.heads);

@@ -4,15 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "base/broken_rule.hpp"
 #include "config/deck.hpp"
 
 namespace penstock {
-
-/// A rule between keys that a deck breaks.
-struct BrokenRule {
-  std::vector<std::string> keys;  ///< paths of all keys that the rule speaks of; the first is the one to change
-  std::string reason;             ///< with the numbers
-};
 
 /// Every broken rule between the keys of a deck whose single values are within their ranges: batch identity, layers
 /// against stages, heads, learning rate, schedule, validation.

@@ -26,8 +26,8 @@ struct DurationUnit {
   double seconds;
 };
 
-constexpr std::array<DurationUnit, 6> duration_units{
-    {{"ms", 1e-3}, {"s", 1}, {"sec", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}}};
+constexpr std::array<DurationUnit, 7> duration_units{
+    {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"sec", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}}};
 
 struct SizeUnit {
   std::string_view name;
@@ -123,7 +123,7 @@ std::string Scalar<Bytes>::text(Bytes value) {
 }
 
 std::optional<Seconds> Scalar<Seconds>::parse(std::string_view text) {
-  const auto letters = text.find_first_of("dhms");
+  const auto letters = text.find_first_of("dhmsu");
   std::string_view number = text.substr(0, letters);
   while (number.ends_with(' ')) number.remove_suffix(1);
   const auto value = Scalar<double>::parse(number);

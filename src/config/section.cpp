@@ -5,24 +5,23 @@
 
 #include <fmt/format.h>
 
-#include "config/listing.hpp"
 #include "config/words.hpp"
 
 namespace penstock::config {
 namespace {
 
 /// Where a key of that name stands in another section; empty if nowhere.
-std::string elsewhere(const std::string& key) {
-  const auto entries = list_keys(Deck{});
+std::string elsewhere(const std::string& key, const std::vector<std::string>& paths) {
   const auto found =
-      std::find_if(entries.begin(), entries.end(), [&](const KeyEntry& entry) { return entry.name() == key; });
-  return found == entries.end() ? std::string{} : found->path;
+      std::find_if(paths.begin(), paths.end(), [&](const std::string& path) { return path.ends_with("." + key); });
+  return found == paths.end() ? std::string{} : *found;
 }
 
 /// What the user may have meant, and what there is: "; did you mean steps? The keys of training are ...".
-std::string remedy(const std::string& key, const std::vector<std::string>& known, const std::string& whose) {
+std::string remedy(const std::string& key, const std::vector<std::string>& known, const std::string& whose,
+                   const Reading& reading) {
   std::string meant = nearest_word(key, known);
-  if (meant.empty()) meant = elsewhere(key);
+  if (meant.empty()) meant = elsewhere(key, reading.known_paths);
   const std::string question = meant.empty() ? "; the" : fmt::format("; did you mean {}? The", meant);
   return fmt::format("{} {} are {}", question, whose, listed(known));
 }
@@ -46,13 +45,13 @@ std::string too_large_text(const std::string& text) {
 }
 
 void refuse_unknown_keys(const Value& section, const std::string& path, const std::vector<std::string>& known,
-                         Faults& faults) {
+                         Reading& reading) {
+  const std::string whose = path.empty() ? fmt::format("{}s", reading.entry) : "keys of " + path;
   for (const auto& entry : section.entries) {
     if (std::find(known.begin(), known.end(), entry.key) != known.end()) continue;
-    const std::string whose = path.empty() ? "sections" : "keys of " + path;
-    const std::string what = path.empty() ? "no such section" : "no such key";
-    faults.add(entry.position, (path.empty() ? "" : path + ".") + shown(entry.key),
-               what + remedy(entry.key, known, whose));
+    const std::string what = path.empty() ? fmt::format("no such {}", reading.entry) : "no such key";
+    reading.faults.add(entry.position, (path.empty() ? "" : path + ".") + shown(entry.key),
+                       what + remedy(entry.key, known, whose, reading));
   }
 }
 

@@ -20,17 +20,19 @@
 
 namespace penstock::config {
 
-/// What the reading of one deck gathers.
+/// What the reading of one file gathers, and what its messages need to know.
 struct Reading {
   Faults faults;
-  std::map<std::string, Position> positions;  ///< of the value of each key that the deck gives
+  std::map<std::string, Position> positions;  ///< of the value of each key that the file gives
+  std::string_view entry;                     ///< what the outermost level holds: "section"
+  std::vector<std::string> known_paths;       ///< of all keys, for those that stand in the wrong section
 };
 
 // Sentences of the reader, which are the same for all types.
 std::string wrong_choice_text(const Value& value, const std::vector<std::string>& names, const KeyInfo& info);
 std::string too_large_text(const std::string& text);
 void refuse_unknown_keys(const Value& section, const std::string& path, const std::vector<std::string>& known,
-                         Faults& faults);
+                         Reading& reading);
 
 /// The visitor that fills an options struct from a mapping; every fault goes to the reading, the member keeps its
 /// default.
@@ -60,7 +62,7 @@ class SectionReader {
 
   /// Refuses the keys that no call named.
   void finish() {
-    if (section_ != nullptr) refuse_unknown_keys(*section_, path_, known_, reading_.faults);
+    if (section_ != nullptr) refuse_unknown_keys(*section_, path_, known_, reading_);
   }
 
  private:
