@@ -18,17 +18,6 @@ Stage stage_of(const GeneratorOptions& options, Rank rank, std::int32_t chunk) {
   return stage_of_chunk(Placement::round_robin, rank, chunk, options.pipeline);
 }
 
-/// One rank's forwards and backwards, each in its order, taken in turn after `warm_up` forwards.
-std::vector<Action> one_in_turn(const std::vector<Action>& forwards, const std::vector<Action>& backwards,
-                                std::size_t warm_up) {
-  std::vector<Action> actions{forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(warm_up)};
-  for (std::size_t i = 0; i < backwards.size(); ++i) {
-    if (warm_up + i < forwards.size()) actions.push_back(forwards[warm_up + i]);
-    actions.push_back(backwards[i]);
-  }
-  return actions;
-}
-
 /// The k-th forward or backward of a rank in interleaved order: p micro-batches through a chunk, then the next chunk.
 Action interleaved_action(const GeneratorOptions& options, Op op, Rank rank, std::int32_t k) {
   const std::int32_t p = options.pipeline;
@@ -56,13 +45,6 @@ std::vector<Action> interleaved_actions(const GeneratorOptions& options, Rank ra
 GeneratorOptions rounded_up(GeneratorOptions options) {
   options.micro_batches = static_cast<std::int32_t>(round_up(options.micro_batches, options.pipeline));
   return options;
-}
-
-/// Takes away micro-batches that only filled the last group. No action of another micro-batch needs one of theirs, so
-/// what is left can run wherever the whole could.
-void erase_from(std::vector<Action>& actions, std::int32_t micro_batches) {
-  const auto is_beyond = [&](const Action& action) { return action.micro_batch.value() >= micro_batches; };
-  actions.erase(std::remove_if(actions.begin(), actions.end(), is_beyond), actions.end());
 }
 
 /// Runs forwards of one unit each, at each moment on each rank the deepest stage that is ready.

@@ -24,6 +24,9 @@ struct GeneratorOptions {
   std::optional<std::int32_t> forwards_first;  ///< forwards of the first rank before its first backward
   std::int32_t forward_virtual = 1;   ///< forward stages of each rank, where the two passes are cut differently
   std::int32_t backward_virtual = 1;  ///< backward stages of each rank, likewise
+  std::optional<std::int32_t> forward_stages;   ///< of all ranks, in place of forward_virtual
+  std::optional<std::int32_t> backward_stages;  ///< of all ranks, in place of backward_virtual
+  bool early_recompute = false;  ///< R need not wait for the output's gradient (mobius, spipe; the others never wait)
 };
 
 /// All forwards, then all backwards. With virtual stages breadth-first: every micro-batch through one stage before the

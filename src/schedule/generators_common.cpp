@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/generators_common.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -74,6 +76,21 @@ Schedule empty_schedule(std::string name, const GeneratorOptions& options, Place
 
 Action action_of(Op op, Stage stage, std::int32_t micro_batch, std::int32_t slice) {
   return {op, stage, MicroBatch{micro_batch}, Slice{slice}};
+}
+
+std::vector<Action> one_in_turn(const std::vector<Action>& forwards, const std::vector<Action>& backwards,
+                                std::size_t warm_up) {
+  std::vector<Action> actions{forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(warm_up)};
+  for (std::size_t i = 0; i < backwards.size(); ++i) {
+    if (warm_up + i < forwards.size()) actions.push_back(forwards[warm_up + i]);
+    actions.push_back(backwards[i]);
+  }
+  return actions;
+}
+
+void erase_from(std::vector<Action>& actions, std::int32_t micro_batches) {
+  const auto is_beyond = [&](const Action& action) { return action.micro_batch.value() >= micro_batches; };
+  actions.erase(std::remove_if(actions.begin(), actions.end(), is_beyond), actions.end());
 }
 
 }  // namespace penstock

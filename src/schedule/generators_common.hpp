@@ -3,8 +3,10 @@
 // What generators share: checks, placements of stages, an empty schedule. Private to the module.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "schedule/generators.hpp"
 #include "schedule/options.hpp"
@@ -34,5 +36,13 @@ Stage stage_of_chunk(Placement placement, Rank rank, std::int32_t chunk, std::in
 Schedule empty_schedule(std::string name, const GeneratorOptions& options, Placement placement);
 
 Action action_of(Op op, Stage stage, std::int32_t micro_batch, std::int32_t slice = 0);
+
+/// One rank's forwards and backwards, each in its order, taken in turn after `warm_up` forwards.
+std::vector<Action> one_in_turn(const std::vector<Action>& forwards, const std::vector<Action>& backwards,
+                                std::size_t warm_up);
+
+/// Takes away micro-batches that only filled the last group. No action of another micro-batch needs one of theirs, so
+/// what is left can run wherever the whole could.
+void erase_from(std::vector<Action>& actions, std::int32_t micro_batches);
 
 }  // namespace penstock

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "schedule/semantics.hpp"
 
@@ -22,7 +23,9 @@ class DependenceGraph::Builder {
       graph_.first_of_rank_.push_back(graph_.first_of_rank_.back() + static_cast<std::int32_t>(list.size()));
     }
     graph_.representative_.resize(static_cast<std::size_t>(graph_.first_of_rank_.back()));
+    graph_.rank_of_.resize(graph_.representative_.size());
     visit_actions([&](const ActionOnRank& node, std::int32_t number) {
+      graph_.rank_of_[static_cast<std::size_t>(number)] = node.rank.value();
       graph_.representative_[static_cast<std::size_t>(number)] = merged(node, number);
     });
   }
@@ -135,17 +138,12 @@ std::int32_t DependenceGraph::node_of(Rank rank, std::int32_t position) const {
   return first_of_rank_[static_cast<std::size_t>(rank.value())] + position;
 }
 
-std::int32_t DependenceGraph::rank_of(std::int32_t node) const {
-  const auto after = std::upper_bound(first_of_rank_.begin(), first_of_rank_.end(), node);
-  return static_cast<std::int32_t>(after - first_of_rank_.begin()) - 1;
-}
-
 std::int32_t DependenceGraph::position_of(std::int32_t node) const {
-  return node - first_of_rank_[static_cast<std::size_t>(rank_of(node))];
+  return node - first_of_rank_[static_cast<std::size_t>(rank_of(node).value())];
 }
 
 ActionOnRank DependenceGraph::action_of(std::int32_t node) const {
-  const Rank rank{rank_of(node)};
+  const Rank rank = rank_of(node);
   return {rank, index_->schedule().actions[rank][static_cast<std::size_t>(position_of(node))]};
 }
 
@@ -158,6 +156,13 @@ std::span<const Successor> DependenceGraph::successors(std::int32_t node) const 
 Seconds unit_duration(Op op) {
   if (op > Op::recompute) return Seconds{0};
   return Seconds{op == Op::backward ? 2.0 : 1.0};
+}
+
+Seconds unit_duration(const Schedule& schedule, Op op) {
+  const std::int64_t backward_stages = schedule.ranks(Pass::backward).size();
+  const std::int64_t phases = std::lcm(std::int64_t{schedule.shape.stages}, backward_stages);
+  const std::int32_t stages = schedule.ranks(pass_of(op)).size();
+  return Seconds{static_cast<double>(phases / stages) * unit_duration(op).value};
 }
 
 std::optional<std::vector<Seconds>> earliest_starts(const DependenceGraph& graph,

@@ -47,6 +47,7 @@ class DependenceGraph {
   bool is_node(std::int32_t node) const { return representative_[static_cast<std::size_t>(node)] == node; }
   /// The action; of a message its send.
   ActionOnRank action_of(std::int32_t node) const;
+  Rank rank_of(std::int32_t node) const { return Rank{rank_of_[static_cast<std::size_t>(node)]}; }
   std::int32_t position_of(std::int32_t node) const;
   std::span<const Successor> successors(std::int32_t node) const;
 
@@ -57,18 +58,22 @@ class DependenceGraph {
   };
   class Builder;
 
-  std::int32_t rank_of(std::int32_t node) const;
-
   const ScheduleIndex* index_;
   std::vector<std::int32_t> first_of_rank_;  // [ranks + 1]
+  std::vector<std::int32_t> rank_of_;        // [nodes]
   std::vector<std::int32_t> representative_;
   std::vector<std::int32_t> first_edge_;  // [nodes + 1]
   std::vector<Successor> successors_;
 };
 
-/// The length of an action in units: F, R, I and W 1, B 2, messages and host actions 0. What the schedules' closed
-/// forms count in.
+/// The length of an action in units on a stage of one phase: F, R, I and W 1, B 2, messages and host actions 0. What
+/// the schedules' closed forms count in.
 Seconds unit_duration(Op op);
+
+/// The same for all phases of the action's stage;
+/// phases are the smallest common blocks of the two cuttings of the layers, one a stage where the passes share their
+/// stages.
+Seconds unit_duration(const Schedule& schedule, Op op);
 
 /// When each node starts if every one starts as soon as what it waits for has ended; `duration(node)` in seconds, of a
 /// message under the number of its send. Empty if the graph has a cycle.

@@ -9,6 +9,8 @@
 
 #include "base/error.hpp"
 #include "schedule/generators_common.hpp"
+#include "schedule/sliced_generators.hpp"
+#include "schedule/streamed_generators.hpp"
 
 namespace penstock {
 
@@ -25,6 +27,30 @@ constexpr auto table = std::to_array<KindEntry>({
      {.most_virtual = any},
      "all micro-batches through a stage, then the "
      "next stage"},
+    {ScheduleKind::terapipe, terapipe, {.most_virtual = any, .slices = true}, "gpipe over slices of sequences"},
+    {ScheduleKind::seq1f1b, seq1f1b, {.slices = true}, "1f1b over slices"},
+    {ScheduleKind::seq1f1b_interleaved,
+     seq1f1b_interleaved,
+     {.most_virtual = any, .slices = true},
+     "seq1f1b over several virtual stages a rank"},
+    {ScheduleKind::svpp,
+     svpp,
+     {.most_virtual = any, .slices = true, .forwards_first = true},
+     "MEPipe's, slices through virtual stages with the fewest in flight",
+     add_svpp_faults},
+    {ScheduleKind::slimpipe,
+     slimpipe,
+     {.most_virtual = any, .slices = true},
+     "SlimPipe's, slices through virtual stages in lockstep; slices are a multiple of the ranks",
+     add_slimpipe_faults},
+    {ScheduleKind::mobius,
+     mobius,
+     {.most_virtual = any, .slices = true},
+     "Mobius's, breadth_first with recomputation and parameters from the host"},
+    {ScheduleKind::spipe,
+     spipe,
+     {.slices = true, .two_partitions = true},
+     "SPipe's, forward and backward pass cut and dealt each for itself, parameters from the host"},
 });
 
 bool allows_virtual(const KindLimits& limits, std::int32_t value) {
@@ -91,6 +117,8 @@ void add_unused_faults(const KindEntry& entry, const GeneratorOptions& options, 
   };
   add("schedule.forward_virtual", options.forward_virtual);
   add("schedule.backward_virtual", options.backward_virtual);
+  add("schedule.forward_stages", options.forward_stages.value_or(1));
+  add("schedule.backward_stages", options.backward_stages.value_or(1));
 }
 
 }  // namespace

@@ -11,14 +11,34 @@
 
 namespace penstock {
 
-/// What each is stands in the table of schedule/kinds.cpp, its closed form in schedule/generators.hpp.
-enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved, breadth_first };
+/// What each is stands in the table of schedule/kinds.cpp, its closed form in schedule/generators.hpp
+/// and schedule/sliced_generators.hpp.
+enum class ScheduleKind : std::uint8_t {
+  gpipe,
+  one_f_one_b,
+  interleaved,
+  breadth_first,
+  terapipe,
+  seq1f1b,
+  seq1f1b_interleaved,
+  svpp,
+  slimpipe,
+  mobius,
+  spipe
+};
 
 constexpr auto enum_names(ScheduleKind) {
   return std::to_array<EnumName<ScheduleKind>>({{ScheduleKind::gpipe, "gpipe"},
                                                 {ScheduleKind::one_f_one_b, "1f1b"},
                                                 {ScheduleKind::interleaved, "interleaved"},
-                                                {ScheduleKind::breadth_first, "breadth_first"}});
+                                                {ScheduleKind::breadth_first, "breadth_first"},
+                                                {ScheduleKind::terapipe, "terapipe"},
+                                                {ScheduleKind::seq1f1b, "seq1f1b"},
+                                                {ScheduleKind::seq1f1b_interleaved, "seq1f1b_interleaved"},
+                                                {ScheduleKind::svpp, "svpp"},
+                                                {ScheduleKind::slimpipe, "slimpipe"},
+                                                {ScheduleKind::mobius, "mobius"},
+                                                {ScheduleKind::spipe, "spipe"}});
 }
 
 /// The kinds with a few words on each: "gpipe: all forwards, then all backwards; 1f1b: ...".
@@ -27,9 +47,16 @@ std::string_view help_on_kinds();
 /// The section `schedule` of a deck.
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::one_f_one_b;
-  std::int32_t virtual_stages = 1;  ///< stages of one rank
-  bool split_backward = false;      ///< I and W in place of B
-  std::optional<std::string> file;  ///< a hand-written schedule in place of a kind
+  std::int32_t virtual_stages = 1;              ///< stages of one rank
+  std::int32_t slices = 1;                      ///< of one sequence
+  std::optional<std::int32_t> forwards_first;   ///< svpp: forwards of the first rank before its first backward
+  std::int32_t forward_virtual = 1;             ///< spipe: forward stages of one rank
+  std::int32_t backward_virtual = 1;            ///< spipe: backward stages of one rank
+  std::optional<std::int32_t> forward_stages;   ///< spipe: of all ranks, in place of forward_virtual
+  std::optional<std::int32_t> backward_stages;  ///< spipe: of all ranks, in place of backward_virtual
+  bool early_recompute = false;                 ///< mobius, spipe: R need not wait for the output's gradient
+  bool split_backward = false;                  ///< I and W in place of B
+  std::optional<std::string> file;              ///< a hand-written schedule in place of a kind
   friend bool operator==(const ScheduleOptions&, const ScheduleOptions&) = default;
 };
 
@@ -44,6 +71,39 @@ void describe(Visitor& visit, ScheduleOptions& options) {
         {.help = "stages of one rank; which numbers a kind takes is in doc/schedules.md",
          .unit = "stages",
          .range = between(1, 1024)});
+  visit("slices", options.slices,
+        {.help = "parts into which each sequence is cut; which kinds take more than 1 is in "
+                 "doc/schedules.md",
+         .unit = "slices",
+         .range = between(1, 65536)});
+  visit("forwards_first", options.forwards_first,
+        {.help = "svpp: forwards of the first rank before its first backward, from virtual x slices; fewer keep fewer "
+                 "activations and wait longer",
+         .unit = "slices of a stage",
+         .range = at_least(1),
+         .when_absent = "as many as keep every rank busy"});
+  visit("forward_virtual", options.forward_virtual,
+        {.help = "spipe: stages of one rank in the forward pass", .unit = "stages", .range = between(1, 1024)});
+  visit("backward_virtual", options.backward_virtual,
+        {.help = "spipe: stages of one rank in the backward pass; three times forward_virtual makes all time steps "
+                 "equally long",
+         .unit = "stages",
+         .range = between(1, 1024)});
+  visit("forward_stages", options.forward_stages,
+        {.help = "spipe: stages of the forward pass over all ranks, dealt to them in turn; need not be a multiple of "
+                 "the ranks",
+         .unit = "stages",
+         .range = between(1, 100000),
+         .when_absent = "pipeline x forward_virtual"});
+  visit("backward_stages", options.backward_stages,
+        {.help = "spipe: the same of the backward pass",
+         .unit = "stages",
+         .range = between(1, 100000),
+         .when_absent = "pipeline x backward_virtual"});
+  visit(
+      "early_recompute", options.early_recompute,
+      {.help = "mobius, spipe: recompute a stage as soon as its input is there, in place of when its output's gradient "
+               "is, as published"});
   visit("split_backward", options.split_backward,
         {.help = "input and weight gradients as two actions, I and W, in place of B"});
 }

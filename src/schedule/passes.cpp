@@ -169,6 +169,10 @@ std::vector<std::int32_t> in_time_order(const DependenceGraph& graph, const std:
 
 // --- host stages ---
 
+bool works_on_gradients(Op op) {
+  return is_backward(op) || op == Op::backward_weight || op == Op::send_backward;
+}
+
 /// The position after which a stage has no more work on its rank, or -1 if it has none: that of its last backward, or
 /// of that one's message.
 PerStage<std::int32_t> last_positions(const Schedule& schedule) {
@@ -176,8 +180,8 @@ PerStage<std::int32_t> last_positions(const Schedule& schedule) {
   for (const auto& list : schedule.actions) {
     for (std::size_t position = 0; position < list.size(); ++position) {
       const Action& action = list[position];
-      const bool counts = is_backward(action.op) || action.op == Op::backward_weight || action.op == Op::send_backward;
-      if (counts && last.contains(action.stage)) last[action.stage] = static_cast<std::int32_t>(position);
+      if (works_on_gradients(action.op) && last.contains(action.stage))
+        last[action.stage] = static_cast<std::int32_t>(position);
     }
   }
   return last;
@@ -207,8 +211,11 @@ class HostList {
     const auto& actions = schedule_.actions[rank];
     for (std::size_t position = 0; position < actions.size(); ++position) {
       list_.push_back(actions[position]);
-      const Stage stage = actions[position].stage;
-      if (last_.contains(stage) && last_[stage] == static_cast<std::int32_t>(position)) reduce(stage);
+      const Action& action = actions[position];
+      if (works_on_gradients(action.op) && last_.contains(action.stage) &&
+          last_[action.stage] == static_cast<std::int32_t>(position)) {
+        reduce(action.stage);
+      }
     }
     finish();
     return list_;
@@ -278,8 +285,8 @@ Schedule add_communication(const Schedule& schedule) {
   Schedule beside = MessagePlacement{schedule}.result();
   const ScheduleIndex index{beside};
   const DependenceGraph graph{index};
-  const auto starts =
-      earliest_starts(graph, [&](std::int32_t node) { return unit_duration(graph.action_of(node).action.op); });
+  const auto starts = earliest_starts(
+      graph, [&](std::int32_t node) { return unit_duration(schedule, graph.action_of(node).action.op); });
   if (!starts) return beside;
   Schedule result = schedule;
   for (auto& list : result.actions) list.clear();
@@ -305,12 +312,15 @@ Schedule complete(const Schedule& schedule, const CompletionOptions& options) {
   Schedule result = schedule;
   result.tied_embeddings = options.tied_embeddings;
   if (!schedule.forward_only) {
-    const auto recompute =
-        schedule.backward ? PerStage<bool>(schedule.backward->rank_of.size(), true) : options.recompute;
+    const auto& own = schedule.recompute;
+    const bool is_chosen = std::find(own.begin(), own.end(), true) != own.end();
+    const auto& recompute = is_chosen ? own : options.recompute;
     if (!recompute.empty() && !holds_any(result, {Op::recompute})) result = add_recompute(result, recompute);
     if (options.split_weight_gradients) result = split_weight_gradients(result);
-    if (options.resident_stages > 0 && !holds_any(result, {Op::fetch_backward, Op::evict_forward, Op::evict_backward}))
+    const bool streams = options.stream_parameters || schedule.streams_parameters;
+    if (streams && !holds_any(result, {Op::fetch_backward, Op::evict_forward, Op::evict_backward})) {
       result = add_parameter_streaming(result, options.resident_stages);
+    }
   }
   if (!holds_any(result, {Op::send_forward, Op::receive_forward, Op::send_backward, Op::receive_backward,
                           Op::send_checkpoint, Op::receive_checkpoint})) {

@@ -41,15 +41,16 @@ enum class StepsWait : std::uint8_t {
 Schedule add_host_stages(const Schedule& schedule, StepsWait wait);
 
 struct CompletionOptions {
-  PerStage<bool> recompute;             ///< per stage; empty: none
+  PerStage<bool> recompute;             ///< per stage of the backward pass; empty: none
   bool split_weight_gradients = false;  ///< I and W instead of B
   bool tied_embeddings = false;
   StepsWait steps_wait = StepsWait::for_norm;
-  std::int32_t resident_stages = 0;  ///< stages whose parameters a device holds at once; 0: all, for the whole run
+  bool stream_parameters = false;    ///< from the host, as schedules do that say so themselves
+  std::int32_t resident_stages = 2;  ///< stages whose parameters a device then holds at once
 };
 
-/// All passes; where forward and backward stages differ every one of the latter recomputes. One whose actions the
-/// schedule already holds is left out, so that a hand-written schedule keeps what it says.
+/// All passes. Stages that the schedule itself marks as recomputing stand in place of those of the options. One whose
+/// actions the schedule already holds is left out, so that a hand-written schedule keeps what it says.
 Schedule complete(const Schedule& schedule, const CompletionOptions& options);
 
 }  // namespace penstock

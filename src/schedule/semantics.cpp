@@ -45,8 +45,18 @@ void visit_forward_needs(const Scope& scope, const Visit& visit) {
   if (scope.action.slice.value() > 0) visit(scope.at(Op::forward, scope.action.slice.previous()));
 }
 
+/// Where a stage's output gradient comes from; nothing on the last stage.
 template <class Visit>
-void visit_recompute_needs(const Scope& scope, const Visit& visit) {
+void visit_output_gradient(const ScheduleIndex& index, const Scope& scope, const Visit& visit) {
+  if (scope.is_last()) return;
+  const Stage after = scope.stage().next();
+  visit(scope.shares_rank(after) ? input_gradient_of(index, scope.at(Op::backward, after))
+                                 : scope.same(Op::receive_backward));
+}
+
+template <class Visit>
+void visit_recompute_needs(const ScheduleIndex& index, const Scope& scope, const Visit& visit) {
+  if (scope.schedule.recomputes_late) visit_output_gradient(index, scope, visit);
   if (!scope.is_decoupled()) {
     visit(scope.same(Op::forward));
   } else if (!scope.is_first()) {
@@ -60,11 +70,7 @@ void visit_backward_needs(const ScheduleIndex& index, const Scope& scope, const 
   visit(scope.same(recomputes(scope.schedule, scope.stage()) ? Op::recompute : Op::forward));
   const Action offload = scope.same(Op::offload_activations);
   if (scope.schedule.offloads_activations && index.contains(offload)) visit(scope.same(Op::reload_activations));
-  if (!scope.is_last()) {
-    const Stage after = scope.stage().next();
-    visit(scope.shares_rank(after) ? input_gradient_of(index, scope.at(Op::backward, after))
-                                   : scope.same(Op::receive_backward));
-  }
+  visit_output_gradient(index, scope, visit);
   if (scope.action.slice.value() + 1 < scope.schedule.shape.slices) {
     visit(input_gradient_of(index, scope.at(Op::backward, scope.action.slice.next())));
   }
@@ -99,7 +105,7 @@ void visit_needs(const ScheduleIndex& index, const ActionOnRank& node, const Vis
     case Op::forward:
       return visit_forward_needs(scope, visit);
     case Op::recompute:
-      return visit_recompute_needs(scope, visit);
+      return visit_recompute_needs(index, scope, visit);
     case Op::backward:
     case Op::backward_input:
       return visit_backward_needs(index, scope, visit);

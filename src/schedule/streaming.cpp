@@ -165,17 +165,27 @@ std::vector<Stay> stays_of(const Schedule& schedule, const std::vector<Action>& 
 }
 
 std::vector<Action> with_offload(const Schedule& schedule, const std::vector<Action>& list, std::int32_t nearest) {
-  Insertions insertions{list};
+  struct Trip {
+    Action filled_by;
+    std::int32_t leaves = 0;  // list positions
+    std::int32_t returns = 0;
+  };
+  std::vector<Trip> trips;
   const auto stays = stays_of(schedule, list);  // in the order of their backwards
   for (std::size_t i = 0; i < stays.size(); ++i) {
     const Stay& stay = stays[i];
     // One place before the backward action that comes before, but not before the activations have left.
-    const std::int32_t reload = i == 0 ? stay.used - 1 : stays[i - 1].used - 1;
-    if (stay.used - stay.filled - 1 <= nearest || reload <= stay.filled) continue;
-    const Action& by = stay.filled_by;
-    insertions.add(stay.filled, {Op::offload_activations, by.stage, by.micro_batch, by.slice});
-    insertions.add(reload, {Op::reload_activations, by.stage, by.micro_batch, by.slice});
+    const std::int32_t returns = (i == 0 ? stay.used : stays[i - 1].used) - 1;
+    if (stay.used - stay.filled - 1 <= nearest || returns <= stay.filled) continue;
+    trips.push_back({stay.filled_by, stay.filled, returns});
   }
+  Insertions insertions{list};
+  const auto add = [&](std::int32_t position, Op op, const Action& of) {
+    insertions.add(position, {op, of.stage, of.micro_batch, of.slice});
+  };
+  // What leaves at a place goes before what returns there: it makes room.
+  for (const Trip& trip : trips) add(trip.leaves, Op::offload_activations, trip.filled_by);
+  for (const Trip& trip : trips) add(trip.returns, Op::reload_activations, trip.filled_by);
   return insertions.result();
 }
 

@@ -65,9 +65,10 @@ bool check_tables(const Schedule& schedule, Findings& findings) {
     return refuse(
         fmt::format("{} stages are placed on ranks; the shape has {}", schedule.rank_of.size(), shape.stages));
   }
-  if (!schedule.recompute.empty() && schedule.recompute.size() != shape.stages) {
-    return refuse(
-        fmt::format("recompute is given for {} stages; the shape has {}", schedule.recompute.size(), shape.stages));
+  const std::int32_t backward_stages = schedule.ranks(Pass::backward).size();
+  if (!schedule.recompute.empty() && schedule.recompute.size() != backward_stages) {
+    return refuse(fmt::format("recompute is given for {} stages; the backward pass has {}", schedule.recompute.size(),
+                              backward_stages));
   }
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     const auto& ranks = schedule.ranks(pass);

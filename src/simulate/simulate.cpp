@@ -37,8 +37,8 @@ void check_plans(const Schedule& schedule, const std::vector<RankPlan>& plans) {
 class Recorder {
  public:
   Recorder(const ScheduleIndex& index, const std::vector<RankPlan>& plans, const DependenceGraph& graph,
-           const Prices& prices, const std::vector<Seconds>& starts)
-      : index_{index}, plans_{plans}, graph_{graph}, prices_{prices}, starts_{starts} {}
+           const ActionTimes& times)
+      : index_{index}, plans_{plans}, graph_{graph}, times_{times} {}
 
   Timeline record() {
     const Schedule& schedule = index_.schedule();
@@ -73,8 +73,8 @@ class Recorder {
     span.lane = lane_of(action.action.op);
     span.peer = match ? match->rank.value() : -1;
     span.action = action.action;
-    span.start = starts_[static_cast<std::size_t>(node)];
-    span.end = span.start + prices_(follows ? *match : action);
+    span.start = times_.starts[static_cast<std::size_t>(node)];
+    span.end = times_.ends[static_cast<std::size_t>(node)];
     if (match_position && !plans_.empty()) span.bytes = message_bytes(follows ? action : *match);
     timeline_.spans.push_back(span);
   }
@@ -114,8 +114,7 @@ class Recorder {
   const ScheduleIndex& index_;
   const std::vector<RankPlan>& plans_;
   const DependenceGraph& graph_;
-  const Prices& prices_;
-  const std::vector<Seconds>& starts_;
+  const ActionTimes& times_;
   Timeline timeline_;
 };
 
@@ -125,17 +124,22 @@ Prices unit_prices() {
   return [](const ActionOnRank& node) { return unit_duration(node.action.op); };
 }
 
-Timeline simulate(const Schedule& schedule, const Prices& prices, const std::vector<RankPlan>& plans) {
+Prices unit_prices(const Schedule& schedule) {
+  return [&schedule](const ActionOnRank& node) { return unit_duration(schedule, node.action.op); };
+}
+
+Timeline simulate(const Schedule& schedule, const Prices& prices, const std::vector<RankPlan>& plans,
+                  const LinkUses& links) {
   check_plans(schedule, plans);
   const ScheduleIndex index{schedule};
   const DependenceGraph graph{index, edges_of(plans)};
-  const auto starts = earliest_starts(graph, [&](std::int32_t node) { return prices(graph.action_of(node)); });
-  if (!starts) {
+  const auto times = action_times(graph, prices, links);
+  if (!times) {
     fail(ExitCode::damaged_input,
          "schedule '{}' cannot be simulated: some of its actions wait for each other; validating it shows the cycle",
          schedule.name);
   }
-  return Recorder{index, plans, graph, prices, *starts}.record();
+  return Recorder{index, plans, graph, *times}.record();
 }
 
 }  // namespace penstock

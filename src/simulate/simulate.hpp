@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "base/units.hpp"
 #include "memory/plan.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/schedule_index.hpp"
+#include "simulate/times.hpp"
 #include "trace/timeline.hpp"
 
 namespace penstock {
 
-/// How long an action takes once it has started. Of a message the send is asked.
-using Prices = std::function<Seconds(const ActionOnRank&)>;
-
-/// F, R, I and W one second, B two, all else nothing: what the schedules' closed forms count in.
+/// F, R, I and W one second, B two, all else nothing, on stages of one phase: what the schedules' closed forms count
+/// in.
 Prices unit_prices();
 
+/// The same times the phases of each stage (schedule/graph: unit_duration). The schedule must outlive the prices.
+Prices unit_prices(const Schedule& schedule);
+
 /// Runs one step of the schedule, each action as soon as its lane is free and what it needs is complete; a message
-/// takes its channel from when it can leave, at both ends at once. Spans are by rank, in list order.
+/// takes its channel, and the links that it shares with others, from when it can leave, at both ends at once. Spans are
+/// by rank, in list order.
 ///
 /// With the memory plans of all ranks, actions also wait for the memory that they take, spans of messages carry their
 /// bytes, and the timeline has the memory in use: a buffer counts from the start of what takes it to the end of what
 /// frees it.
 /// @throws Error damaged_input if the schedule has a cycle (see validate).
-Timeline simulate(const Schedule& schedule, const Prices& prices, const std::vector<RankPlan>& plans = {});
+Timeline simulate(const Schedule& schedule, const Prices& prices, const std::vector<RankPlan>& plans = {},
+                  const LinkUses& links = {});
 
 }  // namespace penstock

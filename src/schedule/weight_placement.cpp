@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/weight_placement.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "schedule/graph.hpp"
+#include "schedule/passes.hpp"
+#include "schedule/semantics.hpp"
+
+namespace penstock {
+
+namespace {
+
+/// The schedule with I in the place of B, and no W.
+Schedule without_weight_gradients(const Schedule& schedule) {
+  Schedule result = schedule;
+  for (auto& list : result.actions) {
+    for (Action& action : list) {
+      if (action.op == Op::backward) action.op = Op::backward_input;
+    }
+  }
+  return result;
+}
+
+/// The nodes, each behind all that it waits for; empty if the graph has a cycle.
+std::optional<std::vector<std::int32_t>> in_order(const DependenceGraph& graph) {
+  // If all last as long, what waits for another starts later than that one.
+  const auto starts = earliest_starts(graph, [](std::int32_t) { return Seconds{1}; });
+  if (!starts) return std::nullopt;
+  std::vector<std::int32_t> nodes;
+  for (std::int32_t node = 0; node < graph.size(); ++node) {
+    if (graph.is_node(node)) nodes.push_back(node);
+  }
+  std::stable_sort(nodes.begin(), nodes.end(), [&](std::int32_t a, std::int32_t b) {
+    return (*starts)[static_cast<std::size_t>(a)] < (*starts)[static_cast<std::size_t>(b)];
+  });
+  return nodes;
+}
+
+/// Runs a schedule without Ws in time and puts them in on the way. When the inputs of an action are there and its rank
+/// is free are both known before it is placed, so each gap is known in full when it is filled.
+class Filling {
+ public:
+  Filling(const DependenceGraph& graph, std::int32_t ranks, const Durations& durations, std::int32_t limit)
+      : graph_{graph},
+        durations_{durations},
+        limit_{static_cast<std::size_t>(limit)},
+        ready_(static_cast<std::size_t>(graph.size())),
+        ranks_(ranks) {}
+
+  /// Takes the nodes in `order`; fills gaps with Ws that are longer by at most `overhang` of their own length.
+  void run(const std::vector<std::int32_t>& order, double overhang) {
+    for (const std::int32_t node : order) {
+      const ActionOnRank action = graph_.action_of(node);
+      const Seconds ready = ready_[static_cast<std::size_t>(node)];
+      if (lane_of(action.action.op) == Lane::compute) fill_gap(action, ready, overhang);
+      const Seconds end =
+          lane_of(action.action.op) == Lane::compute ? append(action, ready) : ready + durations_(action);
+      for (const Successor& successor : graph_.successors(node)) {
+        auto& start = ready_[static_cast<std::size_t>(successor.node)];
+        start = std::max(start, end);
+      }
+    }
+    for (const Rank rank : all<Rank>(ranks_.size())) {
+      while (!ranks_[rank].kept.empty()) append_weight_gradient(rank);
+    }
+  }
+
+  Seconds step() const {
+    Seconds end{0};
+    for (const auto& rank : ranks_) end = std::max(end, rank.free);
+    return end;
+  }
+
+  const std::vector<Action>& list(Rank rank) const { return ranks_[rank].list; }
+
+ private:
+  struct OneRank {
+    std::vector<Action> list;
+    std::deque<Action> kept;  // Ws whose I is in the list
+    Seconds free;             // when the last action of the list ends
+  };
+
+  /// Puts Ws before `next`, whose inputs are there at `ready`.
+  void fill_gap(const ActionOnRank& next, Seconds ready, double overhang) {
+    OneRank& rank = ranks_[next.rank];
+    const auto fits = [&] {
+      const Seconds length = durations_({next.rank, rank.kept.front()});
+      return rank.free.value + length.value <= ready.value + overhang * length.value;
+    };
+    while (!rank.kept.empty() && fits()) append_weight_gradient(next.rank);
+    if (next.action.op != Op::backward_input) return;
+    while (rank.kept.size() >= limit_) append_weight_gradient(next.rank);
+  }
+
+  void append_weight_gradient(Rank rank) {
+    const Action action = ranks_[rank].kept.front();
+    ranks_[rank].kept.pop_front();
+    append({rank, action}, ranks_[rank].free);
+  }
+
+  /// Returns when the action ends.
+  Seconds append(const ActionOnRank& node, Seconds ready) {
+    OneRank& rank = ranks_[node.rank];
+    rank.list.push_back(node.action);
+    rank.free = std::max(rank.free, ready) + durations_(node);
+    if (node.action.op == Op::backward_input) {
+      rank.kept.push_back({Op::backward_weight, node.action.stage, node.action.micro_batch, node.action.slice});
+    }
+    return rank.free;
+  }
+
+  const DependenceGraph& graph_;
+  const Durations& durations_;
+  std::size_t limit_;
+  std::vector<Seconds> ready_;  // of each node: when what it waits for has ended
+  PerRank<OneRank> ranks_;
+};
+
+}  // namespace
+
+Durations unit_durations() {
+  return [](const ActionOnRank& node) { return unit_duration(node.action.op); };
+}
+
+Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, std::int32_t limit) {
+  if (limit < 1) {
+    fail(ExitCode::bad_input, "at most {} weight gradients were to wait on a rank; expected at least 1", limit);
+  }
+  const Schedule inputs = add_communication(without_weight_gradients(schedule));
+  const ScheduleIndex index{inputs};
+  const DependenceGraph graph{index};
+  const auto order = in_order(graph);
+  if (!order) {
+    fail(ExitCode::damaged_input,
+         "the weight gradients of schedule '{}' cannot be placed: its actions wait for each "
+         "other in a circle; penstock check shows it",
+         schedule.name);
+  }
+  Schedule result = schedule;
+  Seconds shortest{std::numeric_limits<double>::infinity()};
+  for (const double overhang : {1.0, 0.75, 0.5, 0.25, 0.0}) {
+    Filling filling{graph, schedule.shape.ranks, durations, limit};
+    filling.run(*order, overhang);
+    if (filling.step() >= shortest) continue;
+    shortest = filling.step();
+    for (const Rank rank : all<Rank>(schedule.shape.ranks)) result.actions[rank] = filling.list(rank);
+  }
+  return result;
+}
+
+}  // namespace penstock

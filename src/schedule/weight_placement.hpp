@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "base/units.hpp"
+#include "schedule/schedule.hpp"
+#include "schedule/schedule_index.hpp"
+
+namespace penstock {
+
+/// How long an action lasts once it has started; of a message the send is asked.
+using Durations = std::function<Seconds(const ActionOnRank&)>;
+
+/// unit_duration of each action.
+Durations unit_durations();
+
+/// Replaces each B by I and W, and moves the Ws to where their rank would wait (MEPipe's filling, EuroSys 2025, at the
+/// grain of one stage, micro-batch and slice).
+///
+/// The Ws of a rank stay in the order of its Is, so that gradients add up in the order that the validator asks for
+/// (V8). An I waits for earlier Ws where `limit` of them are kept already: no more weight operands are live on a rank.
+/// What found no place stands at the end. A W goes into a gap that it fits, by the given durations; how much longer
+/// than the gap it may be is tried in quarters of its own length, up to where every W directly follows its I, and the
+/// shortest step is taken, of equal ones that with the Ws earlier. So the step is never longer than with B for I and W
+/// together.
+///
+/// `schedule` holds compute actions only: F, B, and R where stages recompute. @pre limit >= 1
+/// @throws Error bad_input for a limit below 1; damaged_input if the schedule cannot run.
+Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, std::int32_t limit);
+
+}  // namespace penstock

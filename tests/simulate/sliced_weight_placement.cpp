@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "memory/plan.hpp"
+#include "schedule/passes.hpp"
+#include "schedule/semantics.hpp"
+#include "schedule/sliced_generators.hpp"
+#include "schedule/text.hpp"
+#include "schedule/validator.hpp"
+#include "schedule/weight_placement.hpp"
+#include "simulate/simulate.hpp"
+#include "trace/summary.hpp"
+
+namespace penstock {
+namespace {
+
+/// Lengths of one slice's actions where attention takes `attention` x (slice + 1/2) of F, and twice as much of the
+/// input gradient, as it has no weights; all else takes one unit in each of F, I and W. B is I and W.
+Durations with_attention(double attention) {
+  return [attention](const ActionOnRank& node) {
+    const double of_slice = attention * (node.action.slice.value() + 0.5);
+    switch (node.action.op) {
+      case Op::forward:
+      case Op::recompute:
+        return Seconds{1 + of_slice};
+      case Op::backward_input:
+        return Seconds{1 + 2 * of_slice};
+      case Op::backward:
+        return Seconds{2 + 2 * of_slice};
+      default:
+        return unit_duration(node.action.op);
+    }
+  };
+}
+
+Seconds step_of(const Schedule& compute, const Durations& durations) {
+  return summarize(simulate(complete(compute, {}), durations)).step_time;
+}
+
+/// Calls visit(Schedule) with sliced and whole schedules of a few sizes.
+template <class Visit>
+void for_each_example(const Visit& visit) {
+  for (const int p : {1, 2, 4}) {
+    for (const int v : {1, 2}) {
+      for (const int n : {1, 3, 4}) {
+        for (const int m : {1, 2, 4}) {
+          const GeneratorOptions options{.pipeline = p, .virtual_stages = v, .micro_batches = m, .slices = n};
+          visit(svpp(options));
+          visit(seq1f1b_interleaved(options));
+          visit(terapipe(options));
+        }
+      }
+    }
+  }
+}
+
+std::string sizes(const Schedule& schedule) {
+  return fmt::format("{} p={} m={}", schedule.name, schedule.shape.ranks, schedule.shape.micro_batches);
+}
+
+// Sums of at most a thousand lengths of at most 10, in two orders.
+constexpr double rounding = 1000 * 1000 * 10 * 2.3e-16;
+
+TEST(PlaceWeightGradients, IsValid) {
+  for_each_example([](const Schedule& schedule) {
+    for (const int limit : {1, 2, 5, 1000}) {
+      const Schedule placed = place_weight_gradients(schedule, with_attention(0.3), limit);
+
+      const auto findings = validate(complete(placed, {}));
+      EXPECT_TRUE(findings.empty()) << sizes(schedule) << ": " << findings.front().text;
+    }
+  });
+}
+
+TEST(PlaceWeightGradients, IsValidWhereStagesRecompute) {
+  for_each_example([](const Schedule& schedule) {
+    const Schedule recomputing = add_recompute(schedule, PerStage<bool>(schedule.shape.stages, true));
+
+    const Schedule placed = place_weight_gradients(recomputing, unit_durations(), 3);
+
+    EXPECT_TRUE(validate(complete(placed, {})).empty()) << sizes(schedule);
+  });
+}
+
+TEST(PlaceWeightGradients, NeverTakesLongerThanWithWholeBackwards) {
+  for_each_example([](const Schedule& schedule) {
+    for (const double attention : {0.0, 0.1, 0.7}) {
+      for (const int limit : {1, 3, 1000}) {
+        const auto durations = with_attention(attention);
+
+        const Schedule placed = place_weight_gradients(schedule, durations, limit);
+
+        EXPECT_LE(step_of(placed, durations).value, step_of(schedule, durations).value + rounding)
+            << sizes(schedule) << " attention " << attention << " limit " << limit;
+      }
+    }
+  });
+}
+
+TEST(PlaceWeightGradients, NeverKeepsMoreOperandsThanTheLimit) {
+  for_each_example([](const Schedule& schedule) {
+    for (const int limit : {1, 2, 5}) {
+      const Schedule placed = complete(place_weight_gradients(schedule, with_attention(0.3), limit), {});
+
+      for (const Rank rank : all<Rank>(placed.shape.ranks)) {
+        EXPECT_LE(most_live(placed, rank, BufferKind::weight_operands), limit) << sizes(schedule);
+      }
+    }
+  });
+}
+
+TEST(PlaceWeightGradients, FillsTheWaitsThatAttentionLeavesInSvpp) {
+  for (const int v : {1, 2}) {
+    const auto durations = with_attention(0.1);
+    const Schedule schedule = svpp({.pipeline = 8, .virtual_stages = v, .micro_batches = 4, .slices = 8});
+    const Seconds beside = step_of(split_weight_gradients(schedule), durations);
+
+    const Seconds some = step_of(place_weight_gradients(schedule, durations, 4), durations);
+    const Seconds all = step_of(place_weight_gradients(schedule, durations, 1000), durations);
+
+    RecordProperty(fmt::format("v{}", v),
+                   fmt::format("{} {} {} {}", step_of(schedule, durations).value, beside.value, some.value, all.value));
+    EXPECT_LT(some, beside);
+    EXPECT_LT(all, some);
+  }
+}
+
+TEST(PlaceWeightGradients, OfOneFOneBFillsTheDrain) {
+  // Rank 0 waits one unit before each of its last backwards; as ZB-H1 does, but within this order of forwards.
+  const Schedule schedule = seq1f1b({.pipeline = 2, .micro_batches = 3});
+
+  const Schedule placed = place_weight_gradients(schedule, unit_durations(), 3);
+
+  EXPECT_EQ(step_of(schedule, unit_durations()), Seconds{12});
+  EXPECT_EQ(step_of(placed, unit_durations()), Seconds{10});
+}
+
+TEST(PlaceWeightGradients, RefusesToKeepNone) {
+  EXPECT_THROW(place_weight_gradients(seq1f1b({}), unit_durations(), 0), Error);
+}
+
+TEST(PlaceWeightGradients, RefusesAScheduleThatCannotRun) {
+  try {
+    place_weight_gradients(read_schedule_csv("0B0,0F0", "backwards"), unit_durations(), 1);
+    FAIL() << "placed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::damaged_input);
+    EXPECT_THAT(error.what(), testing::HasSubstr("'backwards'"));
+  }
+}
+
+}  // namespace
+}  // namespace penstock

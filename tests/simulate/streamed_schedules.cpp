@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Closed forms of the schedules that stream their parameters.
+#include <cstdint>
+
+#include <gtest/gtest.h>
+
+#include "schedule/passes.hpp"
+#include "schedule/streamed_generators.hpp"
+#include "simulate/simulate.hpp"
+#include "trace/summary.hpp"
+
+namespace penstock {
+namespace {
+
+double bubble(const Schedule& compute) {
+  const Schedule schedule = complete(compute, {});
+  return summarize(simulate(schedule, unit_prices(schedule))).bubble_makespan;
+}
+
+Schedule spipe_of(std::int32_t p, std::int32_t m, std::int32_t forward_virtual, std::int32_t backward_virtual) {
+  GeneratorOptions options;
+  options.pipeline = p;
+  options.micro_batches = m;
+  options.forward_virtual = forward_virtual;
+  options.backward_virtual = backward_virtual;
+  return spipe(options);
+}
+
+Schedule mobius_of(std::int32_t p, std::int32_t m, std::int32_t v) {
+  GeneratorOptions options;
+  options.pipeline = p;
+  options.micro_batches = m;
+  options.virtual_stages = v;
+  return mobius(options);
+}
+
+// Sums of some thousand whole units are exact; the ratio of two of them is rounded once, and subtracted from 1.
+constexpr double rounding = 4 * 2.3e-16;
+
+TEST(Simulate, GivesSpipeItsBubbleWhereTheBackwardStagesAreAThirdOfTheForwardOnes) {
+  for (int p = 1; p <= 8; ++p) {
+    for (int m = p; m <= 3 * p; ++m) {
+      for (int v = 1; v <= 3; ++v) {
+        EXPECT_NEAR(bubble(spipe_of(p, m, v, 3 * v)), (p - 1.0) / (4 * v * m + p - 1.0), rounding)
+            << p << " " << m << " " << v;
+      }
+    }
+  }
+}
+
+TEST(Simulate, GivesMobiusItsBubble) {
+  for (int p = 1; p <= 8; ++p) {
+    for (int m = p; m <= 3 * p; ++m) {
+      for (int v = 1; v <= 3; ++v) {
+        EXPECT_NEAR(bubble(mobius_of(p, m, v)), (p - 1.0) / (v * m + p - 1.0), rounding) << p << " " << m << " " << v;
+      }
+    }
+  }
+}
+
+// Methods 1.5, to the digits that stand there.
+TEST(Simulate, GivesThePublishedBubblesOfSpipeAndMobius) {
+  constexpr double half_digit = 0.05;
+  const struct {
+    int p;
+    double spipe;
+    double mobius;
+    double equal_stages;
+  } rows[] = {{4, 4.5, 15.8, 12.3}, {8, 5.2, 17.9, 14.1}, {16, 5.5, 19.0, 15.0}, {32, 5.7, 19.5, 15.4}};
+
+  for (const auto& row : rows) {
+    EXPECT_NEAR(100 * bubble(spipe_of(row.p, 2 * row.p, 2, 6)), row.spipe, half_digit) << row.p;
+    EXPECT_NEAR(100 * bubble(mobius_of(row.p, 2 * row.p, 2)), row.mobius, half_digit) << row.p;
+    EXPECT_NEAR(100 * bubble(spipe_of(row.p, 2 * row.p, 2, 2)), row.equal_stages, half_digit) << row.p;
+  }
+  EXPECT_NEAR(100 * bubble(spipe_of(4, 8, 2, 6)), 4.48, 0.005);
+  EXPECT_NEAR(100 * bubble(mobius_of(4, 8, 2)), 15.79, 0.005);
+}
+
+TEST(Simulate, LosesLessAtTheTurnIfARecomputationNeedNotWaitForTheGradient) {
+  GeneratorOptions options;
+  options.pipeline = 4;
+  options.micro_batches = 8;
+  options.virtual_stages = 2;
+  const double late = bubble(mobius(options));
+  options.early_recompute = true;
+
+  // Filling the backward pass costs 2 units a rank in place of 3: 9 idle units a rank in place of 12, beside 64 of
+  // work.
+  EXPECT_NEAR(late, 12.0 / (64 + 12), rounding);
+  EXPECT_NEAR(bubble(mobius(options)), 9.0 / (64 + 9), rounding);
+}
+
+TEST(Simulate, NeedsNoMultipleOfTheRanksForStagesThatAreDealt) {
+  GeneratorOptions options;
+  options.pipeline = 4;
+  options.micro_batches = 8;
+  options.forward_stages = 6;
+  options.backward_stages = 18;
+
+  // 24 stages of 3 units a micro-batch over 4 ranks: each rank has 6, as in a multiple; so the bubble is that of the
+  // formula with 6 stages a rank.
+  EXPECT_NEAR(bubble(spipe(options)), 3.0 / (6 * 8 + 3), rounding);
+}
+
+}  // namespace
+}  // namespace penstock
