@@ -113,7 +113,9 @@ TEST(Seq1F1BInterleaved, HasItsBubbleAndKeepsItsWarmUpAndOneMoreWhereItsGroupsAr
       const int kept = units_kept(schedule, r);
 
       EXPECT_LE(kept, std::min(sizes.all_units(), first)) << sizes.text() << " r=" << r;
-      if (sizes.fills_groups()) EXPECT_EQ(kept, std::min(sizes.all_units(), first)) << sizes.text() << " r=" << r;
+      if (sizes.fills_groups()) {
+        EXPECT_EQ(kept, std::min(sizes.all_units(), first)) << sizes.text() << " r=" << r;
+      }
     }
   });
 }
