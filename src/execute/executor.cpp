@@ -150,6 +150,7 @@ class Executor::Preparation {
       case BufferKind::backward_parameters:
       case BufferKind::checkpoint:
       case BufferKind::offloadable:
+      case BufferKind::key_value_gradients:
         break;  // of schedules whose mathematics does not run yet
     }
   }

@@ -30,9 +30,10 @@ enum class BufferKind : std::uint8_t {
   weight_operands,      ///< what I keeps for W
   backward_parameters,  ///< decoupled passes: working copy of a backward stage's parameters
   checkpoint,           ///< decoupled passes: input of a backward stage, cut out of the forward pass
-  offloadable           ///< the part of the activations that OFFLOAD_A takes to the host
+  offloadable,          ///< the part of the activations that OFFLOAD_A takes to the host
+  key_value_gradients   ///< fp32 sums of what later slices' attention gives to the keys and values of one slice
 };
-inline constexpr int buffer_kind_count = 14;
+inline constexpr int buffer_kind_count = 15;
 std::string_view name_of(BufferKind kind);
 
 /// A buffer by name: kind and what it belongs to. Unused fields are 0 (stage too, for the workspace).

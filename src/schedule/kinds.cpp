@@ -134,6 +134,19 @@ const KindEntry& entry_of(ScheduleKind kind) {
   return *found;
 }
 
+GeneratorOptions generator_options(const ScheduleOptions& schedule, std::int32_t pipeline, std::int32_t micro_batches) {
+  return {.pipeline = pipeline,
+          .virtual_stages = schedule.virtual_stages,
+          .micro_batches = micro_batches,
+          .slices = schedule.slices,
+          .forwards_first = schedule.forwards_first,
+          .forward_virtual = schedule.forward_virtual,
+          .backward_virtual = schedule.backward_virtual,
+          .forward_stages = schedule.forward_stages,
+          .backward_stages = schedule.backward_stages,
+          .early_recompute = schedule.early_recompute};
+}
+
 std::vector<KindFault> faults_of(ScheduleKind kind, const GeneratorOptions& options) {
   const KindEntry& entry = entry_of(kind);
   std::vector<KindFault> faults;

@@ -48,6 +48,9 @@ std::span<const KindEntry> kind_table();
 
 const KindEntry& entry_of(ScheduleKind kind);
 
+/// What the section `schedule` of a deck asks of a generator.
+GeneratorOptions generator_options(const ScheduleOptions& schedule, std::int32_t pipeline, std::int32_t micro_batches);
+
 /// Every rule of the kind that the options break; empty if its generator takes them.
 /// @pre sizes of at least 1
 std::vector<KindFault> faults_of(ScheduleKind kind, const GeneratorOptions& options);

@@ -317,6 +317,9 @@ Schedule complete(const Schedule& schedule, const CompletionOptions& options) {
     const auto& recompute = is_chosen ? own : options.recompute;
     if (!recompute.empty() && !holds_any(result, {Op::recompute})) result = add_recompute(result, recompute);
     if (options.split_weight_gradients) result = split_weight_gradients(result);
+    if (options.offload_nearest > 0 && !holds_any(result, {Op::offload_activations})) {
+      result = add_activation_offload(result, options.offload_nearest);
+    }
     const bool streams = options.stream_parameters || schedule.streams_parameters;
     if (streams && !holds_any(result, {Op::fetch_backward, Op::evict_forward, Op::evict_backward})) {
       result = add_parameter_streaming(result, options.resident_stages);

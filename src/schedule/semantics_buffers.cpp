@@ -37,7 +37,17 @@ void append_forward_takes(const Scope& scope, std::vector<SymbolicBuffer>& out) 
   out.push_back(scope.shares_rank(after) ? scope.buffer(BufferKind::input, after) : scope.buffer(BufferKind::output));
 }
 
+/// The last slice's backward is the first to give gradients to the keys and values of all earlier ones.
+void append_key_value_gradients(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  const std::int32_t slice = scope.action.slice.value();
+  if (slice + 1 != scope.schedule.shape.slices) return;
+  for (const Slice earlier : all<Slice>(slice)) {
+    out.push_back({BufferKind::key_value_gradients, scope.stage(), scope.action.micro_batch, earlier});
+  }
+}
+
 void append_backward_takes(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  append_key_value_gradients(scope, out);
   if (scope.schedule.streams_parameters && scope.opens_gradients())
     out.push_back(scope.of_stage(BufferKind::gradients));
   if (scope.action.op == Op::backward_input) out.push_back(scope.buffer(BufferKind::weight_operands));
@@ -49,6 +59,9 @@ void append_backward_takes(const Scope& scope, std::vector<SymbolicBuffer>& out)
 
 void append_backward_frees(const Scope& scope, std::vector<SymbolicBuffer>& out) {
   if (scope.action.op == Op::backward) append_activations(scope, out);
+  if (scope.action.slice.value() + 1 < scope.schedule.shape.slices) {
+    out.push_back(scope.buffer(BufferKind::key_value_gradients));
+  }
   if (scope.is_last()) out.push_back(scope.buffer(BufferKind::logits));
   if (!scope.is_first()) out.push_back(scope.buffer(scope.kept_input()));
   if (!scope.is_last()) out.push_back(scope.buffer(BufferKind::output_gradient));
@@ -67,6 +80,9 @@ void append_compute_uses(const Scope& scope, std::vector<SymbolicBuffer>& out) {
   out.push_back(scope.of_stage(BufferKind::gradients));
   append_activations(scope, out);
   if (op == Op::backward_weight) return out.push_back(scope.buffer(BufferKind::weight_operands));
+  for (const Slice slice : all<Slice>(std::min(scope.action.slice.value() + 1, scope.schedule.shape.slices - 1))) {
+    out.push_back({BufferKind::key_value_gradients, scope.stage(), scope.action.micro_batch, slice});
+  }
   out.push_back(scope.buffer(scope.is_last() ? BufferKind::logits : BufferKind::output_gradient));
 }
 
@@ -107,6 +123,8 @@ std::string_view name_of(BufferKind kind) {
       return "checkpoint";
     case BufferKind::offloadable:
       return "offloadable";
+    case BufferKind::key_value_gradients:
+      return "key_value_gradients";
   }
   return "unknown";
 }

@@ -129,17 +129,18 @@ Prices unit_prices(const Schedule& schedule) {
 }
 
 Timeline simulate(const Schedule& schedule, const Prices& prices, const std::vector<RankPlan>& plans,
-                  const LinkUses& links) {
+                  const LinkUses& links, StepTimes* times) {
   check_plans(schedule, plans);
   const ScheduleIndex index{schedule};
   const DependenceGraph graph{index, edges_of(plans)};
-  const auto times = action_times(graph, prices, links);
-  if (!times) {
+  const auto ran = action_times(graph, prices, links);
+  if (!ran) {
     fail(ExitCode::damaged_input,
          "schedule '{}' cannot be simulated: some of its actions wait for each other; validating it shows the cycle",
          schedule.name);
   }
-  return Recorder{index, plans, graph, *times}.record();
+  if (times != nullptr) *times = step_times(graph, *ran);
+  return Recorder{index, plans, graph, *ran}.record();
 }
 
 }  // namespace penstock

@@ -26,8 +26,9 @@ Prices unit_prices(const Schedule& schedule);
 /// With the memory plans of all ranks, actions also wait for the memory that they take, spans of messages carry their
 /// bytes, and the timeline has the memory in use: a buffer counts from the start of what takes it to the end of what
 /// frees it.
+/// `times` gets what the step comes to, unless it is null.
 /// @throws Error damaged_input if the schedule has a cycle (see validate).
 Timeline simulate(const Schedule& schedule, const Prices& prices, const std::vector<RankPlan>& plans = {},
-                  const LinkUses& links = {});
+                  const LinkUses& links = {}, StepTimes* times = nullptr);
 
 }  // namespace penstock

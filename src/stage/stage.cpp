@@ -91,6 +91,7 @@ BufferLayout StageMath::layout(BufferKind kind) const {
     case BufferKind::backward_parameters:
     case BufferKind::checkpoint:
     case BufferKind::offloadable:
+    case BufferKind::key_value_gradients:
       return {};
   }
   fail(ExitCode::internal, "stage: no layout for buffer kind {}", static_cast<int>(kind));

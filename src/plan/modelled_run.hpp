@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A run as the models of cost see it: its schedule, what each action costs, where each buffer lies. What `simulate`
+// shows, what the planner searches, what the priced device executes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+#include "cost/prices.hpp"
+#include "memory/plan.hpp"
+#include "schedule/options.hpp"
+#include "schedule/passes.hpp"
+#include "schedule/recompute.hpp"
+#include "simulate/simulate.hpp"
+
+namespace penstock {
+
+/// What decides it all.
+struct ModelledRun {
+  CostShape cost;  ///< its stages and what they recompute are filled in by lay_out
+  HardwareOptions hardware;
+  ScheduleOptions schedule;
+  std::string schedule_csv;                                   ///< the text of schedule.file, when that is given
+  std::optional<std::vector<std::int32_t>> layers_per_stage;  ///< of the forward pass; as even as possible if absent
+  Recompute recompute = Recompute::none;
+  std::int32_t micro_batches = 1;  ///< of one replica and step
+  StepsWait steps_wait = StepsWait::for_norm;
+  bool stream_parameters = false;    ///< parameters come from the host, whatever the schedule
+  std::int32_t resident_stages = 2;  ///< stages that a device then holds at once
+  std::int32_t offload_nearest = 2;  ///< compute actions between forward and backward below which activations stay
+};
+
+/// The schedule with its prices.
+struct Priced {
+  Schedule schedule;
+  CostModel costs;
+
+  Prices prices() const;       ///< refer to this object
+  LinkUses link_uses() const;  ///< likewise; empty on hardware whose links nobody shares
+};
+
+/// Generates the schedule, completes it, and cuts the layers. Not validated: generators are proved by tests, and a
+/// hand-written file by whoever reads it.
+/// @throws Error bad_input for what a schedule or the cost model does not allow; damaged_input for the text of a file.
+Priced price(const ModelledRun& run);
+
+/// Where every buffer of every rank lies; the bytes of the cost model. @throws Error as plan_rank
+PerRank<RankPlan> plan_ranks(const Priced& priced);
+
+/// One rank of a simulated step.
+struct SimulatedRank {
+  Bytes peak_device;       ///< highest end of any buffer
+  Bytes peak_activations;  ///< activations (offloadable ones too), logits and operands of weight gradients at any one
+                           ///< time
+  std::int32_t peak_units = 0;  ///< activations of one (stage, micro-batch, slice) at any one time
+  Seconds computes;             ///< busy seconds of the compute lane
+  Bytes peak_host;  ///< masters, moments, gradients, working copy where parameters are streamed, activations there
+};
+
+struct SimulatedStep {
+  StepTimes times;
+  std::vector<SimulatedRank> ranks;
+  double utilization = 0;  ///< of model FLOPs (causal attention, no recomputation) against the peak of all devices
+  Timeline timeline;
+};
+
+/// Simulates one step, waits for memory included.
+/// @throws Error damaged_input if the schedule cannot run to its end
+SimulatedStep simulate(const Priced& priced, const PerRank<RankPlan>& plans);
+
+}  // namespace penstock
