@@ -17,6 +17,11 @@ std::string text_of(const SymbolicBuffer& buffer) {
                      buffer.slice);
 }
 
+/// A buffer without bytes still gets an address of its own.
+Bytes rounded_bytes(Bytes asked) {
+  return {round_up(std::max<std::int64_t>(asked.value, 1), buffer_alignment)};
+}
+
 /// Counts what is in use by kind and size, and remembers it from when the highest end of a buffer was first reached.
 class PeakTable {
  public:
@@ -86,8 +91,7 @@ class Planner {
 
   PlannedBuffer take(const SymbolicBuffer& buffer, std::vector<std::int32_t>& freed_by) {
     const Bytes asked = stage_bytes_[buffer.stage][static_cast<std::size_t>(buffer.kind)];
-    // A buffer without bytes still gets an address of its own.
-    const Bytes bytes{round_up(std::max<std::int64_t>(asked.value, 1), buffer_alignment)};
+    const Bytes bytes = rounded_bytes(asked);
     const auto taken = addresses_.take(bytes);
     freed_by.insert(freed_by.end(), taken.freed_by.begin(), taken.freed_by.end());
     const PlannedBuffer planned{buffer, taken.offset, bytes};
@@ -155,6 +159,29 @@ std::vector<MemoryEdge> memory_edges(const RankPlan& plan) {
     }
   }
   return edges;
+}
+
+Bytes most_live_bytes(const Schedule& schedule, Rank rank, const PerStage<StageBytes>& stage_bytes,
+                      const PersistentLayout& persistent) {
+  Bytes live = persistent.bytes;
+  Bytes most = live;
+  std::vector<SymbolicBuffer> buffers;
+  const auto planned_bytes = [&] {
+    Bytes sum;
+    for (const SymbolicBuffer& buffer : buffers) {
+      sum += rounded_bytes(stage_bytes[buffer.stage][static_cast<std::size_t>(buffer.kind)]);
+    }
+    buffers.clear();
+    return sum;
+  };
+  for (const Action& action : schedule.actions[rank]) {
+    append_takes(schedule, {rank, action}, buffers);
+    live += planned_bytes();
+    most = std::max(most, live);
+    append_frees(schedule, {rank, action}, buffers);
+    live = live - planned_bytes();
+  }
+  return most;
 }
 
 std::int32_t most_live(const Schedule& schedule, Rank rank, BufferKind kind) {

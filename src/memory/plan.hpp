@@ -81,6 +81,11 @@ std::string memory_table(const RankPlan& plan);
 /// @throws Error does_not_fit if the plan's peak exceeds `capacity`, with the table and what to change.
 void check_capacity(const RankPlan& plan, Bytes capacity);
 
+/// The most bytes that are live at one place of the rank's list, the persistent ones included: at most the peak of
+/// plan_rank, which may leave holes. For planners, who need no addresses.
+Bytes most_live_bytes(const Schedule& schedule, Rank rank, const PerStage<StageBytes>& stage_bytes,
+                      const PersistentLayout& persistent);
+
 /// The most buffers of `kind` that are live at one place of the rank's list.
 std::int32_t most_live(const Schedule& schedule, Rank rank, BufferKind kind);
 

@@ -113,7 +113,7 @@ class LivePeaks {
 /// and the working copy.
 Bytes host_states(const Priced& priced, Rank rank) {
   const CostShape& shape = priced.costs.shape();
-  if (shape.optimizer == OptimizerPlace::device) return {};
+  if (shape.optimizer == Place::device) return {};
   const bool streams = priced.schedule.streams_parameters;
   const auto& ranks = priced.schedule.ranks(Pass::backward);
   Bytes total;
@@ -174,11 +174,17 @@ PerRank<RankPlan> plan_ranks(const Priced& priced) {
   return plans;
 }
 
+double utilization_of(const Priced& priced, Seconds step) {
+  const HardwareOptions& hardware = priced.costs.hardware();
+  if (hardware.unit) return 0;
+  const double peak = hardware.products.nominal_peak.value_or(hardware.products.peak);
+  return model_flops_utilization(priced.costs.shape(), priced.schedule.shape.micro_batches, step, peak);
+}
+
 SimulatedStep simulate(const Priced& priced, const PerRank<RankPlan>& plans) {
   const std::vector<RankPlan> all_plans{plans.begin(), plans.end()};
   SimulatedStep step;
   step.timeline = simulate(priced.schedule, priced.prices(), all_plans, priced.link_uses(), &step.times);
-  const CostShape& shape = priced.costs.shape();
   for (const Rank rank : all<Rank>(plans.size())) {
     SimulatedRank result;
     result.peak_device = plans[rank].peak;
@@ -187,11 +193,7 @@ SimulatedStep simulate(const Priced& priced, const PerRank<RankPlan>& plans) {
     LivePeaks{priced, rank}.walk(result);
     step.ranks.push_back(result);
   }
-  if (!priced.costs.hardware().unit) {
-    const auto& products = priced.costs.hardware().products;
-    step.utilization = model_flops_utilization(shape, priced.schedule.shape.micro_batches, step.times.step,
-                                               products.nominal_peak.value_or(products.peak));
-  }
+  step.utilization = utilization_of(priced, step.times.step);
   return step;
 }
 

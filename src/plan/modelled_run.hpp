@@ -61,10 +61,14 @@ struct SimulatedRank {
   Bytes peak_host;  ///< masters, moments, gradients, working copy where parameters are streamed, activations there
 };
 
+/// Of model FLOPs (causal attention, no recomputation) in a step of this length, against the peak of all devices; 0 on
+/// unit hardware.
+double utilization_of(const Priced& priced, Seconds step);
+
 struct SimulatedStep {
   StepTimes times;
   std::vector<SimulatedRank> ranks;
-  double utilization = 0;  ///< of model FLOPs (causal attention, no recomputation) against the peak of all devices
+  double utilization = 0;  ///< see utilization_of
   Timeline timeline;
 };
 
