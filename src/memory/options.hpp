@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "base/describe.hpp"
 #include "base/units.hpp"
+#include "schedule/recompute.hpp"
 
 namespace penstock {
-
-/// What a forward keeps for its backward.
-enum class Recompute : std::uint8_t {
-  none,  ///< all activations
-  full   ///< the stage's input; the backward runs the forward again first
-};
-
-constexpr std::array<EnumName<Recompute>, 2> enum_names(Recompute) {
-  return {{{Recompute::none, "none"}, {Recompute::full, "full"}}};
-}
 
 /// The section `memory` of a deck.
 struct MemoryOptions {

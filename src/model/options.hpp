@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/describe.hpp"
+#include "model/presets.hpp"
 #include "model/spec.hpp"
 
 namespace penstock {
@@ -20,6 +21,7 @@ constexpr std::array<EnumName<Precision>, 2> enum_names(Precision) {
 
 /// The section `model` of a deck. Absent values follow from others (config/deck: model_spec).
 struct ModelOptions {
+  std::optional<ModelPreset> preset;  ///< where the values of all keys that are not given come from
   Family family = Family::llama;
   std::int32_t layers = 8;
   std::int32_t hidden = 256;
@@ -27,6 +29,8 @@ struct ModelOptions {
   std::optional<std::int32_t> kv_heads;
   std::optional<std::int32_t> head_size;
   std::optional<std::int32_t> ffn;
+  std::int32_t experts = 0;         ///< 0: a dense model
+  std::int32_t active_experts = 0;  ///< of each token
   std::optional<std::int32_t> vocabulary;
   std::optional<std::int32_t> positions;
   bool tie_embeddings = false;
@@ -36,8 +40,18 @@ struct ModelOptions {
   friend bool operator==(const ModelOptions&, const ModelOptions&) = default;
 };
 
+/// The options of a preset; what follows from others (the head size) stays absent, so that it follows from changed
+/// ones.
+ModelOptions preset_options(ModelPreset preset);
+
 template <class Visitor>
 void describe(Visitor& visit, ModelOptions& options) {
+  const auto preset = options.preset;
+  visit("preset", options.preset,
+        {.help = "a published model, from which all keys below are taken; those given beside it take their place",
+         .when_absent = "none"});
+  // Only a reader sets a preset; its keys then stand before those that the file gives.
+  if (options.preset && options.preset != preset) options = preset_options(*options.preset);
   visit("family", options.family,
         {.help = "gpt2: learned positions, LayerNorm, GELU, biases; llama: rotary positions, RMSNorm, SwiGLU, "
                  "grouped-query attention"});
@@ -54,6 +68,11 @@ void describe(Visitor& visit, ModelOptions& options) {
         {.help = "width of the feed-forward layer",
          .range = between(1, 1 << 24),
          .when_absent = "4 x hidden for gpt2; 8/3 x hidden rounded up to a multiple of 32 for llama"});
+  visit("experts", options.experts,
+        {.help = "feed-forward layers side by side (mixture of experts; simulate and plan alone); 0: one",
+         .range = between(0, 65536)});
+  visit("active_experts", options.active_experts,
+        {.help = "experts that each token goes through", .range = between(0, 65536)});
   visit("vocabulary", options.vocabulary,
         {.help = "number of different tokens",
          .unit = "tokens",

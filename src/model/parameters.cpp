@@ -42,12 +42,30 @@ class LayerList {
     add(vector(fmt::format("{}/weight", name), weight, spec_.hidden, 1.0));
     if (has_biases_) add(vector(fmt::format("{}/bias", name), bias, spec_.hidden, 0.0));
   }
-  void product(const char* name, ParameterRole weight, ParameterRole bias, std::int64_t outputs, std::int64_t inputs,
-               double spread) {
+  void product(const std::string& name, ParameterRole weight, ParameterRole bias, std::int64_t outputs,
+               std::int64_t inputs, double spread) {
     add(matrix(fmt::format("{}/weight", name), weight, outputs, inputs, spread));
     if (has_biases_) add(vector(fmt::format("{}/bias", name), bias, outputs, 0.0));
   }
-  void gate() { add(matrix("ffn/gate/weight", ParameterRole::gate_weight, spec_.ffn, spec_.hidden, deviation)); }
+  void router() {
+    add(matrix("ffn/router/weight", ParameterRole::router_weight, spec_.experts, spec_.hidden, deviation));
+  }
+  /// @param folder "ffn", or that of an expert
+  void feed_forward(const std::string& folder, double down_deviation) {
+    using Role = ParameterRole;
+    if (spec_.family == Family::llama) {
+      add(matrix(folder + "/gate/weight", Role::gate_weight, spec_.ffn, spec_.hidden, deviation));
+    }
+    product(folder + "/up", Role::up_weight, Role::up_bias, spec_.ffn, spec_.hidden, deviation);
+    product(folder + "/down", Role::down_weight, Role::down_bias, spec_.hidden, spec_.ffn, down_deviation);
+  }
+  void experts(double down_deviation) {
+    const std::size_t before = parameters_.size();
+    for (std::int32_t expert = 0; expert < spec_.experts; ++expert) {
+      feed_forward(fmt::format("ffn/experts/{}", expert), down_deviation);
+    }
+    for (std::size_t i = before; i < parameters_.size(); ++i) parameters_[i].of_expert = true;
+  }
   std::vector<Parameter> take() { return std::move(parameters_); }
 
  private:
@@ -73,9 +91,12 @@ std::vector<Parameter> parameters_of_layer(const ModelSpec& spec, Layer layer) {
   list.product("attention/output", Role::attention_output_weight, Role::attention_output_bias, spec.hidden,
                spec.query_width(), residual_deviation(spec));
   list.norm("ffn_norm", Role::ffn_norm_weight, Role::ffn_norm_bias);
-  if (spec.family == Family::llama) list.gate();
-  list.product("ffn/up", Role::up_weight, Role::up_bias, spec.ffn, spec.hidden, deviation);
-  list.product("ffn/down", Role::down_weight, Role::down_bias, spec.hidden, spec.ffn, residual_deviation(spec));
+  if (spec.is_mixture()) {
+    list.router();
+    list.experts(residual_deviation(spec));
+  } else {
+    list.feed_forward("ffn", residual_deviation(spec));
+  }
   return list.take();
 }
 
@@ -114,19 +135,35 @@ std::vector<Parameter> parameters_of(const ModelSpec& spec) {
   return parameters_of_stage(spec, Layer{0}, Layer{spec.layers}, true, true);
 }
 
+ParameterCounts parameter_counts(const ModelSpec& spec) {
+  const auto size_of = [](const std::vector<Parameter>& list) {
+    std::int64_t size = 0;
+    for (const Parameter& parameter : list) size += parameter.size();
+    return size;
+  };
+  ParameterCounts counts;
+  for (const Parameter& parameter : parameters_of_layer(spec, Layer{0})) {
+    (parameter.of_expert ? counts.layer_experts : counts.layer) += parameter.size();
+    if (!parameter.of_expert && !parameter.one_dimensional) counts.layer_matrices += parameter.size();
+  }
+  counts.first = size_of(parameters_of_stage(spec, Layer{0}, Layer{0}, true, false));
+  counts.last = size_of(parameters_of_stage(spec, Layer{0}, Layer{0}, false, true));
+  counts.first_and_last = size_of(parameters_of_stage(spec, Layer{0}, Layer{0}, true, true));
+  return counts;
+}
+
 std::int64_t parameter_count(const ModelSpec& spec) {
-  std::int64_t count = 0;
-  for (const Parameter& parameter : parameters_of(spec)) count += parameter.size();
-  return count;
+  const ParameterCounts counts = parameter_counts(spec);
+  return spec.layers * (counts.layer + counts.layer_experts) + counts.first_and_last;
 }
 
 double training_flops_per_token(const ModelSpec& spec, std::int64_t sequence) {
-  std::int64_t matrices = std::int64_t{spec.vocabulary} * spec.hidden;  // the head, tied or not
-  for (const Parameter& parameter : parameters_of_stage(spec, Layer{0}, Layer{spec.layers}, false, false)) {
-    if (!parameter.one_dimensional) matrices += parameter.size();
-  }
+  const ParameterCounts counts = parameter_counts(spec);
+  const double active = spec.is_mixture() ? double{1} * spec.active_experts / spec.experts : 0;
+  const double layer = static_cast<double>(counts.layer_matrices) + active * static_cast<double>(counts.layer_experts);
+  const double head = double{1} * spec.vocabulary * spec.hidden;  // tied or not
   const double attention = 6.0 * spec.layers * spec.query_width() * static_cast<double>(sequence);
-  return 6.0 * static_cast<double>(matrices) + attention;
+  return 6.0 * (spec.layers * layer + head) + attention;
 }
 
 }  // namespace penstock

@@ -26,7 +26,8 @@ enum class ParameterRole : std::uint8_t {
   attention_output_bias,  ///< [hidden, query_width]
   ffn_norm_weight,
   ffn_norm_bias,
-  gate_weight,  ///< [ffn, hidden], llama
+  router_weight,  ///< [experts, hidden], mixture of experts; the three matrices below are then there for each expert
+  gate_weight,    ///< [ffn, hidden], llama
   up_weight,
   up_bias,  ///< [ffn, hidden]
   down_weight,
@@ -45,6 +46,7 @@ struct Parameter {
   std::int64_t rows = 1;     ///< output features, or entries of a table
   std::int64_t columns = 1;  ///< input features; 1-D parameters have rows = 1
   bool one_dimensional = false;
+  bool of_expert = false;     ///< belongs to one expert of a mixture
   bool decays = true;         ///< weight decay applies (matrices; not norms and biases)
   double init_deviation = 0;  ///< standard deviation of the initial normal; 0 with init_constant
   double init_constant = 0;   ///< value of norms (1) and biases (0)
@@ -67,11 +69,23 @@ std::vector<Parameter> parameters_of_stage(const ModelSpec& spec, Layer begin, L
 /// @throws Error internal if the range leaves the parameter.
 void initialize(const Parameter& parameter, std::uint64_t seed, std::int64_t first, std::int64_t count, float* out);
 
-/// Number of parameters of the model (a tied table counted once).
+/// Number of parameters of the model (a tied table counted once), those of all experts included.
 std::int64_t parameter_count(const ModelSpec& spec);
 
+/// Numbers of parameters of the parts that stages are made of.
+struct ParameterCounts {
+  std::int64_t layer = 0;           ///< of one layer, without its experts
+  std::int64_t layer_experts = 0;   ///< of all experts of one layer
+  std::int64_t layer_matrices = 0;  ///< of `layer`, those in matrices
+  std::int64_t first = 0;           ///< embeddings
+  std::int64_t last = 0;            ///< final norm and head, or the copy of a tied table
+  std::int64_t first_and_last = 0;  ///< both on one stage: a tied table once
+};
+ParameterCounts parameter_counts(const ModelSpec& spec);
+
 /// Model FLOPs of one trained token, forward and backward, no recompute: 6 x matrix parameters (the head included,
-/// tables not) + causal attention 6 x layers x query_width x sequence (half of the full 12).
+/// tables not, and of experts only those that a token goes through) + causal attention 6 x layers x query_width x
+/// sequence (half of the full 12).
 double training_flops_per_token(const ModelSpec& spec, std::int64_t sequence);
 
 }  // namespace penstock

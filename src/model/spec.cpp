@@ -49,6 +49,21 @@ void check_heads(const ModelSpec& spec) {
   }
 }
 
+void check_experts(const ModelSpec& spec) {
+  if (spec.experts < 0) fail(ExitCode::bad_input, "model.experts is {}; it must be at least 0", spec.experts);
+  if (!spec.is_mixture() && spec.active_experts != 0) {
+    fail(ExitCode::bad_input, "model.active_experts is {}, but there are no experts: give model.experts",
+         spec.active_experts);
+  }
+  if (spec.is_mixture() && (spec.active_experts < 1 || spec.active_experts > spec.experts)) {
+    fail(ExitCode::bad_input, "model.active_experts is {}; it must be from 1 to model.experts = {}",
+         spec.active_experts, spec.experts);
+  }
+  if (spec.is_mixture() && spec.family == Family::gpt2) {
+    fail(ExitCode::bad_input, "model.experts is {}, but family gpt2 has none: use family llama", spec.experts);
+  }
+}
+
 void check_constants(const ModelSpec& spec) {
   if (!std::isfinite(spec.norm_epsilon) || spec.norm_epsilon <= 0) {
     fail(ExitCode::bad_input, "model.norm_epsilon is {}; it must be above 0", spec.norm_epsilon);
@@ -63,6 +78,7 @@ void check_constants(const ModelSpec& spec) {
 void check(const ModelSpec& spec) {
   check_sizes(spec);
   check_heads(spec);
+  check_experts(spec);
   check_constants(spec);
 }
 

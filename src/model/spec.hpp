@@ -23,8 +23,10 @@ struct ModelSpec {
   std::int32_t kv_heads = 8;    ///< divides heads; equals heads for gpt2
   std::int32_t head_size = 32;  ///< hidden / heads unless set otherwise
   std::int32_t ffn = 704;
-  std::int32_t vocabulary = 256;  ///< tokens
-  std::int32_t positions = 256;   ///< learned positions (gpt2): the training sequence
+  std::int32_t experts = 0;         ///< feed-forward layers side by side in each layer; 0: one, dense
+  std::int32_t active_experts = 0;  ///< of them that each token goes through
+  std::int32_t vocabulary = 256;    ///< tokens
+  std::int32_t positions = 256;     ///< learned positions (gpt2): the training sequence
   bool tie_embeddings = false;
   double norm_epsilon = 1e-5;
   double rope_theta = 10000.0;  ///< llama
@@ -32,6 +34,7 @@ struct ModelSpec {
 
   std::int32_t query_width() const { return heads * head_size; }
   std::int32_t kv_width() const { return kv_heads * head_size; }
+  bool is_mixture() const { return experts > 0; }
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 

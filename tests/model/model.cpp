@@ -257,6 +257,14 @@ TEST(CheckModel, RefusesAnOddHeadSizeOnlyWithRotaryPositions) {
   EXPECT_EQ(fault_of({.family = Family::gpt2, .head_size = 5}), "");
 }
 
+TEST(CheckModel, NamesNumbersOfExpertsThatDoNotFit) {
+  EXPECT_THAT(fault_of({.active_experts = 1}), HasSubstr("model.active_experts is 1, but there are no experts"));
+  EXPECT_THAT(fault_of({.experts = 4}), HasSubstr("model.active_experts is 0; it must be from 1 to model.experts = 4"));
+  EXPECT_THAT(fault_of({.experts = 4, .active_experts = 5}), HasSubstr("model.active_experts is 5"));
+  EXPECT_THAT(fault_of({.family = Family::gpt2, .experts = 4, .active_experts = 2}), HasSubstr("family gpt2 has none"));
+  EXPECT_EQ(fault_of({.experts = 4, .active_experts = 2}), "");
+}
+
 TEST(CheckModel, RefusesConstantsThatAreNotPositive) {
   EXPECT_THAT(fault_of({.norm_epsilon = 0}), HasSubstr("model.norm_epsilon is 0"));
   EXPECT_THAT(fault_of({.rope_theta = -1}), HasSubstr("model.rope_theta is -1"));

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SlimPipe's attention context exchange: in a lockstep slot each rank works on another slice, with more or fewer keys
+// behind it, and ranks share the difference.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cost/shape.hpp"
+
+namespace penstock {
+
+/// Where a unit of work stands in SlimPipe's order.
+struct LockstepUnit {
+  std::int32_t ranks = 1;
+  std::int32_t virtual_stages = 1;
+  std::int32_t slices = 1;  ///< a multiple of ranks
+  std::int32_t rank = 0;
+  std::int32_t chunk = 0;  ///< virtual stage of the rank
+  std::int32_t slice = 0;
+};
+
+/// Lengths of attention, in slices (k + 1/2 for slice k), of all ranks in the slot of this unit. Rank r works on what
+/// rank 0 had r slots ago; beyond a border the next or previous micro-batch follows, as in the middle of a step.
+std::vector<double> lockstep_lengths(const LockstepUnit& unit);
+
+/// What the exchange makes of it for the unit's rank.
+struct BalancedAttention {
+  double length = 0;     ///< slices attended to here, for itself or for others
+  double exchanged = 0;  ///< slices of keys and values that go to or come from another rank
+};
+BalancedAttention balanced_attention(Exchange exchange, const LockstepUnit& unit);
+
+}  // namespace penstock

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which wires bytes take, and how long. Device d of a pipeline stands on node d / node.devices; rank r of the pipeline
+// is the devices [r x group, (r + 1) x group), group = tensor x context; replicas follow on further nodes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/index.hpp"
+#include "base/units.hpp"
+#include "cost/hardware.hpp"
+#include "cost/shape.hpp"
+#include "schedule/action.hpp"
+
+namespace penstock {
+
+class Links {
+ public:
+  Links(const CostShape& shape, const HardwareOptions& hardware);
+
+  /// How long a message of this many bytes of each device of `from` takes to its counterparts of `to`; the devices of a
+  /// rank that share a link halve it. 0 within a rank, and on unit hardware.
+  Seconds wire_seconds(Rank from, Rank to, Bytes bytes) const;
+
+  /// The wire that the message shares with messages of other ranks, in its direction: one at a time can be under way
+  /// on each. Empty if it has one of its own. Wires inside nodes and between them have different numbers.
+  std::optional<std::int32_t> shared_resource(Rank from, Rank to) const;
+
+  /// The same for copies between host and device. @pre lane is to_device or to_host
+  Seconds copy_seconds(Lane lane, Bytes bytes) const;
+  std::optional<std::int32_t> shared_copy(Rank rank, Lane lane) const;
+
+  /// A collective over `members` consecutive devices, `stride` apart, all of whose node mates do the same: each sends
+  /// `bytes` in `steps` messages.
+  Seconds collective_seconds(std::int32_t members, std::int32_t stride, double bytes, std::int32_t steps) const;
+
+ private:
+  bool share_node(Rank a, Rank b) const;
+  const LinkFigures& between(Rank from, Rank to) const;
+  const LinkFigures& copies(Lane lane) const;
+  std::optional<std::int32_t> wire_of(Rank rank, const LinkFigures& link) const;
+
+  HardwareOptions hardware_;
+  std::int32_t group_;  ///< devices of a rank
+};
+
+}  // namespace penstock

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "base/describe.hpp"
+#include "base/index.hpp"
+#include "model/spec.hpp"
+#include "schedule/attention_exchange.hpp"
+#include "schedule/partition.hpp"
+#include "schedule/place.hpp"
+#include "schedule/recompute.hpp"
+
+namespace penstock {
+
+/// The share of each kind of communication that nothing hides: it is added to the action that needs it. From 0 to 1.
+struct Exposure {
+  double tensor = 1;
+  double context = 1;
+  double expert = 1;
+  double vocabulary = 1;
+  double replicas = 1;
+  double exchange = 0;  ///< SlimPipe posts these messages before the attention that hides them
+  friend bool operator==(const Exposure&, const Exposure&) = default;
+};
+
+template <class Visitor>
+void describe(Visitor& visit, Exposure& exposure) {
+  constexpr KeyRange share = between(0, 1);
+  visit("tensor", exposure.tensor, {.help = "of what the devices of parallel.tensor exchange", .range = share});
+  visit("context", exposure.context, {.help = "of what the devices of parallel.context exchange", .range = share});
+  visit("expert", exposure.expert, {.help = "of what the devices of parallel.expert exchange", .range = share});
+  visit("vocabulary", exposure.vocabulary, {.help = "of what schedule.vocabulary_parallel moves", .range = share});
+  visit("replicas", exposure.replicas,
+        {.help = "of the sums of gradients over parallel.data, and of the parameters that go round there",
+         .range = share});
+  visit("exchange", exposure.exchange,
+        {.help = "of what schedule.exchange moves; SlimPipe posts it before attention that hides it", .range = share});
+}
+
+/// All that prices and sizes depend on, beside the hardware and the order of the actions.
+///
+/// A rank of the pipeline is a group of tensor x context devices; all figures are those of one of its devices, the
+/// residual stream being divided by tensor too (sequence parallelism). Sequences are cut into equal slices.
+struct CostShape {
+  ModelSpec model;
+  PerStage<LayerRange> forward_stages;
+  PerStage<LayerRange> backward_stages;  ///< empty: those of the forward pass
+  PerStage<Recompute> recompute;         ///< of the backward stages; empty: none
+
+  std::int32_t sequence = 1;     ///< tokens
+  std::int32_t micro_batch = 1;  ///< sequences
+  std::int32_t slices = 1;
+
+  std::int32_t pipeline = 1;  ///< ranks; those of the schedule
+  std::int32_t tensor = 1;
+  std::int32_t context = 1;
+  std::int32_t expert = 1;  ///< devices that share the experts of a layer, of the context x data that else hold copies
+  std::int32_t data = 1;    ///< replicas of the pipeline
+
+  Exchange exchange = Exchange::none;
+  bool vocabulary_parallel = false;  ///< head, loss and embedding are shared by all ranks, slice by slice
+  double offload_ratio = 0;          ///< share of the activations that OFFLOAD_A moves
+  /// Of the optimizer's states, where its step runs. Host: gradients go there, parameters come back.
+  Place optimizer = Place::host;
+  Exposure exposure;
+
+  const PerStage<LayerRange>& backward() const { return backward_stages.empty() ? forward_stages : backward_stages; }
+  Recompute recompute_of(Stage stage) const { return recompute.empty() ? Recompute::none : recompute[stage]; }
+  /// Devices of one rank of the pipeline.
+  std::int32_t devices() const { return tensor * context; }
+  /// Tokens of one (micro-batch, slice) on one device.
+  double tokens() const;
+  friend bool operator==(const CostShape&, const CostShape&) = default;
+};
+
+/// Throws Error bad_input naming the first rule that the shape breaks, with the numbers.
+void check(const CostShape& shape);
+
+/// Bytes of one number of parameters and activations.
+double storage_bytes(Precision precision);
+
+}  // namespace penstock

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "cost/collectives.hpp"
+#include "cost/exchange.hpp"
+#include "cost/hardware.hpp"
+#include "cost/links.hpp"
+#include "cost/model_cost.hpp"
+#include "cost/shape.hpp"
+
+namespace penstock {
+
+/// Seconds of the parts of a stage's work on one slice. What layers have in common is computed once.
+class StageSeconds {
+ public:
+  StageSeconds(const CostShape& shape, const HardwareOptions& hardware, const Links& links);
+
+  /// `stages` is one of the shape's two cuttings, in which `stage` counts.
+  Seconds of(WorkPart part, const PerStage<LayerRange>& stages, Stage stage, Slice slice) const;
+
+ private:
+  Seconds seconds_of(const Work& work) const;
+  Seconds seconds_of(const Product& product) const;
+  Seconds attention_seconds(WorkPart part, Stage stage, Slice slice) const;
+  Seconds ends_seconds(WorkPart part, Stage stage, std::int32_t stages) const;
+
+  const CostShape& shape_;
+  const HardwareOptions& hardware_;
+  const Links& links_;
+  std::array<Seconds, 3> layer_;      ///< by part; attention and collectives not included
+  std::array<Seconds, 3> embedding_;  ///< of the first stage, or of the share of each rank
+  std::array<Seconds, 3> head_;
+  Seconds selective_;
+};
+
+}  // namespace penstock

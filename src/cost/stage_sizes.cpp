@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/stage_sizes.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/parameters.hpp"
+
+namespace penstock {
+namespace {
+
+Bytes bytes(double value) {
+  return {static_cast<std::int64_t>(std::ceil(value))};
+}
+
+/// Vectors of the feed-forward width between its two products: gate, up and their product, or the inputs of GELU and of
+/// the last product.
+double feed_forward_numbers(const ModelSpec& model) {
+  const double vectors = model.family == Family::llama ? 3 : 2;
+  return vectors * model.ffn * (model.is_mixture() ? model.active_experts : 1);
+}
+
+/// Gradients at the outputs of the products into the feed-forward width.
+double feed_forward_gradients(const ModelSpec& model) {
+  const double vectors = model.family == Family::llama ? 2 : 1;
+  return vectors * model.ffn * (model.is_mixture() ? model.active_experts : 1);
+}
+
+/// The sizes of one stage of each pass.
+class StageSizer {
+ public:
+  explicit StageSizer(const CostShape& shape)
+      : shape_{shape},
+        model_{shape.model},
+        element_{storage_bytes(model_.precision)},
+        tokens_{shape.tokens() / shape.tensor},
+        stream_{bytes(tokens_ * model_.hidden * element_)} {}
+
+  void add_forward(StageBytes& sizes, Stage stage, double parameters) const {
+    const bool is_end = is_first(stage) || stage.value() + 1 == shape_.forward_stages.size();
+    at(sizes, BufferKind::parameters) = bytes(parameters * element_);
+    at(sizes, BufferKind::input) = stream_;
+    at(sizes, BufferKind::output) = stream_;
+    if (is_end) at(sizes, BufferKind::tokens) = bytes(4.0 * shape_.tokens() * shape_.slices);
+  }
+
+  void add_backward(StageBytes& sizes, Stage stage, double parameters) const {
+    const double kept = kept_bytes(stage);
+    at(sizes, BufferKind::backward_parameters) = bytes(parameters * element_);
+    at(sizes, BufferKind::gradients) = bytes(parameters * 4);
+    at(sizes, BufferKind::output_gradient) = stream_;
+    at(sizes, BufferKind::input_gradient) = stream_;
+    at(sizes, BufferKind::checkpoint) = stream_;
+    at(sizes, BufferKind::offloadable) = bytes(kept * shape_.offload_ratio);
+    at(sizes, BufferKind::activations) = bytes(kept * (1 - shape_.offload_ratio));
+    at(sizes, BufferKind::weight_operands) = bytes(operands(stage));
+    if (is_last(stage)) at(sizes, BufferKind::logits) = bytes(logits());
+  }
+
+  /// The larger of what a forward that keeps nothing and a backward put beside the buffers: two streams, and one layer
+  /// or the head.
+  Bytes workspace(Stage stage) const {
+    const Recompute all = Recompute::none;
+    const double forward = tokens_ * activation_bytes_per_token(model_, all);
+    const double gradients = tokens_ * (operand_bytes_per_token(model_, all) +
+                                        element_ * (feed_forward_numbers(model_) + model_.query_width()));
+    return bytes(2.0 * static_cast<double>(stream_.value) + std::max({forward, gradients, head_workspace(stage)}));
+  }
+
+ private:
+  static Bytes& at(StageBytes& sizes, BufferKind kind) { return sizes[static_cast<std::size_t>(kind)]; }
+  static bool is_first(Stage stage) { return stage.value() == 0; }
+  bool is_last(Stage stage) const { return stage.value() + 1 == shape_.backward().size(); }
+  bool has_head_share(Stage stage) const {
+    const std::int32_t sharers = shape_.vocabulary_parallel ? shape_.pipeline : 1;
+    return stage.value() + sharers >= shape_.backward().size();
+  }
+
+  /// The gradient of the logits; and the logits themselves where the forward keeps none.
+  double head_workspace(Stage stage) const {
+    const bool is_forward_end = stage.value() + 1 == shape_.forward_stages.size();
+    const bool is_backward_stage = stage.value() < shape_.backward().size();
+    const bool keeps_none =
+        !shape_.backward_stages.empty() || (is_backward_stage && shape_.recompute_of(stage) == Recompute::full);
+    if (is_forward_end && keeps_none) return logits();
+    return is_backward_stage && has_head_share(stage) ? logits() / 4 * element_ : 0;
+  }
+
+  double logits() const {
+    const double sharers = shape_.vocabulary_parallel ? shape_.pipeline : 1;
+    return 4 * tokens_ * model_.vocabulary / sharers;
+  }
+
+  double kept_bytes(Stage stage) const {
+    const double layers = shape_.backward()[stage].size();
+    double kept = layers * tokens_ * activation_bytes_per_token(model_, shape_.recompute_of(stage));
+    if (is_last(stage)) kept += 2 * tokens_ * model_.hidden * element_;  // the final norm's input and output
+    if (!is_last(stage) && has_head_share(stage)) kept += logits();
+    return kept;
+  }
+
+  double operands(Stage stage) const {
+    const double layers = shape_.backward()[stage].size();
+    const double logits_gradient = has_head_share(stage) ? logits() / 4 * element_ : 0;
+    return layers * tokens_ * operand_bytes_per_token(model_, shape_.recompute_of(stage)) + logits_gradient;
+  }
+
+  const CostShape& shape_;
+  const ModelSpec& model_;
+  double element_;
+  double tokens_;  ///< of a device's share of the stream
+  Bytes stream_;
+};
+
+}  // namespace
+
+double activation_bytes_per_token(const ModelSpec& model, Recompute recompute) {
+  double numbers = 4.0 * model.hidden + 2.0 * model.query_width() + 2.0 * model.kv_width();
+  if (recompute != Recompute::selective) numbers += feed_forward_numbers(model);
+  return numbers * storage_bytes(model.precision);
+}
+
+double operand_bytes_per_token(const ModelSpec& model, Recompute recompute) {
+  double numbers =
+      2.0 * model.hidden + 1.0 * model.query_width() + 2.0 * model.kv_width() + feed_forward_gradients(model);
+  // What the last product of the feed-forward layer was given.
+  if (recompute == Recompute::selective) numbers += feed_forward_numbers(model) - feed_forward_gradients(model);
+  return numbers * storage_bytes(model.precision);
+}
+
+PerStage<StageParameters> stage_parameters(const CostShape& shape, const PerStage<LayerRange>& stages) {
+  const ParameterCounts counts = parameter_counts(shape.model);
+  PerStage<StageParameters> parameters;
+  for (const Stage stage : all<Stage>(stages.size())) {
+    const bool is_first = stage.value() == 0;
+    const bool is_last = stage.value() + 1 == stages.size();
+    std::int64_t dense = stages[stage].size() * counts.layer;
+    if (is_first && is_last) {
+      dense += counts.first_and_last;
+    } else {
+      dense += is_first ? counts.first : is_last ? counts.last : 0;
+    }
+    const std::int64_t experts = stages[stage].size() * counts.layer_experts;
+    parameters.push_back(
+        {static_cast<double>(dense) / shape.tensor, static_cast<double>(experts) / shape.tensor / shape.expert});
+  }
+  return parameters;
+}
+
+PerStage<StageBytes> stage_bytes(const CostShape& shape) {
+  const StageSizer sizer{shape};
+  const auto forward = stage_parameters(shape, shape.forward_stages);
+  const auto backward = stage_parameters(shape, shape.backward());
+  PerStage<StageBytes> sizes{std::max(forward.size(), backward.size())};
+  for (const Stage stage : all<Stage>(forward.size())) sizer.add_forward(sizes[stage], stage, forward[stage].total());
+  for (const Stage stage : all<Stage>(backward.size())) {
+    sizer.add_backward(sizes[stage], stage, backward[stage].total());
+  }
+  for (const Stage stage : all<Stage>(sizes.size())) {
+    sizes[stage][static_cast<std::size_t>(BufferKind::workspace)] = sizer.workspace(stage);
+  }
+  return sizes;
+}
+
+}  // namespace penstock

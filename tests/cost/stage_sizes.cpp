@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/stage_sizes.hpp"
+
+#include <gtest/gtest.h>
+
+#include "cost/shapes.hpp"
+#include "model/parameters.hpp"
+
+namespace penstock {
+namespace {
+
+std::int64_t size_of(const PerStage<StageBytes>& sizes, int stage, BufferKind kind) {
+  return sizes[Stage{stage}][static_cast<std::size_t>(kind)].value;
+}
+
+TEST(StageSizes, OfParametersAddUpToTheModel) {
+  const CostShape shape = shape_of(preset_spec(ModelPreset::mixtral_8x7b), 8);
+
+  const auto sizes = stage_bytes(shape);
+
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  for (int stage = 0; stage < 8; ++stage) {
+    parameters += size_of(sizes, stage, BufferKind::parameters);
+    gradients += size_of(sizes, stage, BufferKind::gradients);
+  }
+  EXPECT_EQ(parameters, 2 * parameter_count(shape.model));
+  EXPECT_EQ(gradients, 4 * parameter_count(shape.model));
+}
+
+TEST(StageSizes, AreThoseOfOneDevice) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::slimpipe_70b), 4);
+  shape.tensor = 4;
+  shape.context = 2;
+  shape.slices = 8;
+
+  const auto sizes = stage_bytes(shape);
+
+  const std::int64_t tokens = 4096 / 8 / 2 / 4;  // of a slice, by context and, in the stream, by tensor
+  EXPECT_EQ(size_of(sizes, 1, BufferKind::input), tokens * 8192 * 2);
+  EXPECT_EQ(size_of(sizes, 1, BufferKind::activations), tokens * 20 * (12 * 8192 + 4 * 1024 + 6 * 28672));
+  EXPECT_EQ(size_of(sizes, 3, BufferKind::logits), tokens * 128000 * 4);
+  EXPECT_EQ(size_of(sizes, 2, BufferKind::logits), 0);
+  EXPECT_EQ(size_of(sizes, 0, BufferKind::tokens), 4096 / 2 * 4);
+  EXPECT_EQ(size_of(sizes, 1, BufferKind::tokens), 0);
+}
+
+TEST(StageSizes, WithVocabularyParallelismPutAShareOfTheLogitsOnEachRank) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::slimpipe_70b), 8);
+  shape.pipeline = 4;
+  const auto before = stage_bytes(shape);
+
+  shape.vocabulary_parallel = true;
+  const auto after = stage_bytes(shape);
+
+  const std::int64_t share = std::int64_t{4096} * 128000;  // 4 bytes / 4 ranks
+  const auto grown = [&](int stage) {
+    return size_of(after, stage, BufferKind::activations) - size_of(before, stage, BufferKind::activations);
+  };
+  EXPECT_EQ(size_of(after, 7, BufferKind::logits), share);
+  EXPECT_EQ(grown(7), 0);
+  EXPECT_EQ(grown(4), share);
+  EXPECT_EQ(grown(3), 0);
+}
+
+TEST(StageSizes, SplitActivationsByTheShareThatIsOffloaded) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::llama2_7b), 4);
+  const auto whole = size_of(stage_bytes(shape), 1, BufferKind::activations);
+
+  shape.offload_ratio = 0.25;
+  const auto sizes = stage_bytes(shape);
+
+  EXPECT_EQ(size_of(sizes, 1, BufferKind::offloadable), whole / 4);
+  EXPECT_EQ(size_of(sizes, 1, BufferKind::activations), whole - whole / 4);
+}
+
+TEST(StageSizes, OfDecoupledPassesAreThoseOfTheirOwnStages) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::spipe_10b), 8);
+  shape.backward_stages = even_partition(48, 24).stages;
+
+  const auto sizes = stage_bytes(shape);
+
+  ASSERT_EQ(sizes.size(), 24);
+  const ParameterCounts counts = parameter_counts(shape.model);
+  EXPECT_EQ(size_of(sizes, 3, BufferKind::parameters), 2 * 6 * counts.layer);
+  EXPECT_EQ(size_of(sizes, 3, BufferKind::backward_parameters), 2 * 2 * counts.layer);
+  EXPECT_EQ(size_of(sizes, 3, BufferKind::gradients), 4 * 2 * counts.layer);
+  EXPECT_EQ(size_of(sizes, 20, BufferKind::parameters), 0);
+  EXPECT_EQ(size_of(sizes, 20, BufferKind::checkpoint), std::int64_t{4096} * 4096 * 2);
+}
+
+}  // namespace
+}  // namespace penstock
