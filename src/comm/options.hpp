@@ -12,6 +12,9 @@ namespace penstock {
 /// The section `parallel` of a deck: pipeline x data ranks.
 struct ParallelOptions {
   std::int32_t pipeline = 1;  ///< ranks of one pipeline
+  std::int32_t tensor = 1;    ///< devices that share each layer of a rank
+  std::int32_t context = 1;   ///< devices that share each sequence of a rank
+  std::int32_t expert = 1;    ///< devices that share the experts of a layer
   std::int32_t data = 1;      ///< pipelines (replicas), each with its share of the global batch
   std::optional<std::vector<std::int32_t>> layers_per_stage;
   friend bool operator==(const ParallelOptions&, const ParallelOptions&) = default;
@@ -20,6 +23,20 @@ struct ParallelOptions {
 template <class Visitor>
 void describe(Visitor& visit, ParallelOptions& options) {
   visit("pipeline", options.pipeline, {.help = "ranks of one pipeline", .unit = "ranks", .range = between(1, 65536)});
+  visit("tensor", options.tensor,
+        {.help = "devices that share each layer of a rank; simulate and plan alone, train refuses more than 1",
+         .unit = "devices",
+         .range = between(1, 65536)});
+  visit("context", options.context,
+        {.help = "devices that share each sequence of a rank; simulate and plan alone, train refuses more than 1",
+         .unit = "devices",
+         .range = between(1, 65536)});
+  visit(
+      "expert", options.expert,
+      {.help = "devices, of the context x data that hold the same layers, that share the experts of a layer; simulate "
+               "and plan alone, train refuses more than 1",
+       .unit = "devices",
+       .range = between(1, 65536)});
   visit(
       "data", options.data,
       {.help = "replicas of the pipeline, each with its share of the global batch; mpirun starts pipeline x data ranks",

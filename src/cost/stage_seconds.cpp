@@ -26,6 +26,10 @@ StageSeconds::StageSeconds(const CostShape& shape, const HardwareOptions& hardwa
     layer_[place(part)] = seconds_of(layer_work(shape, part));
     embedding_[place(part)] = seconds_of(embedding_work(shape, part, share));
     head_[place(part)] = seconds_of(head_work(shape, part, share)) + vocabulary_collectives(shape, links, part);
+    if (shape.exchange != Exchange::none) continue;
+    for (const Slice slice : all<Slice>(shape.slices)) {
+      by_slice_[place(part)].push_back(layer_seconds(part, slice, {slice.value() + 0.5, 0}));
+    }
   }
 }
 
@@ -42,25 +46,32 @@ Seconds StageSeconds::seconds_of(const Work& work) const {
   return sum;
 }
 
-Seconds StageSeconds::attention_seconds(WorkPart part, Stage stage, Slice slice) const {
+BalancedAttention StageSeconds::balanced(Stage stage, Slice slice) const {
+  return balanced_attention(shape_.exchange, {.ranks = shape_.pipeline,
+                                              .virtual_stages = shape_.forward_stages.size() / shape_.pipeline,
+                                              .slices = shape_.slices,
+                                              .rank = stage.value() % shape_.pipeline,
+                                              .chunk = stage.value() / shape_.pipeline,
+                                              .slice = slice.value()});
+}
+
+Seconds StageSeconds::attention_seconds(WorkPart part, double length) const {
   if (part == WorkPart::weight_gradient) return {};
-  const LockstepUnit unit{.ranks = shape_.pipeline,
-                          .virtual_stages = shape_.forward_stages.size() / shape_.pipeline,
-                          .slices = shape_.slices,
-                          .rank = stage.value() % shape_.pipeline,
-                          .chunk = stage.value() / shape_.pipeline,
-                          .slice = slice.value()};
-  const BalancedAttention balanced = balanced_attention(shape_.exchange, unit);
   const AttentionFigures& figures = hardware_.attention;
-  const AttentionWork work = attention_work(shape_, balanced.length, part, figures.fused);
-  const double size_of_slice = double{1} * shape_.sequence / shape_.slices;
-  const double efficiency =
-      figures.fused
-          ? (part == WorkPart::forward ? *figures.forward : *figures.backward)
-          : efficiency_at(hardware_.products, std::cbrt(size_of_slice * size_of_slice * shape_.model.head_size));
-  return Seconds{work.flops.value / (hardware_.products.peak * efficiency) +
-                 work.traffic / static_cast<double>(hardware_.device.bandwidth.value)} +
-         exchange_collectives(shape_, links_, part, balanced.exchanged);
+  const AttentionWork work = attention_work(shape_, length, part, figures.fused);
+  const double queries = double{1} * shape_.sequence / shape_.slices;
+  const double size = std::cbrt(queries * queries * shape_.model.head_size);  // of a product without a fused kernel
+  const double efficiency = !figures.fused              ? efficiency_at(hardware_.products, size)
+                            : part == WorkPart::forward ? *figures.forward
+                                                        : *figures.backward;
+  return {work.flops.value / (hardware_.products.peak * efficiency) +
+          work.traffic / static_cast<double>(hardware_.device.bandwidth.value)};
+}
+
+Seconds StageSeconds::layer_seconds(WorkPart part, Slice slice, const BalancedAttention& attention) const {
+  return layer_[place(part)] + attention_seconds(part, attention.length) +
+         exchange_collectives(shape_, links_, part, attention.exchanged) +
+         layer_collectives(shape_, links_, part, slice);
 }
 
 Seconds StageSeconds::ends_seconds(WorkPart part, Stage stage, std::int32_t stages) const {
@@ -72,8 +83,8 @@ Seconds StageSeconds::ends_seconds(WorkPart part, Stage stage, std::int32_t stag
 }
 
 Seconds StageSeconds::of(WorkPart part, const PerStage<LayerRange>& stages, Stage stage, Slice slice) const {
-  Seconds layer = layer_[place(part)] + attention_seconds(part, stage, slice);
-  layer += layer_collectives(shape_, links_, part, slice);
+  Seconds layer = shape_.exchange == Exchange::none ? by_slice_[place(part)][static_cast<std::size_t>(slice.value())]
+                                                    : layer_seconds(part, slice, balanced(stage, slice));
   if (part == WorkPart::input_gradient && shape_.recompute_of(stage) == Recompute::selective) layer += selective_;
   return scaled(layer, stages[stage].size()) + ends_seconds(part, stage, stages.size());
 }

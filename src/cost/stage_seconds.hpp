@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <vector>
 
 #include "cost/collectives.hpp"
@@ -13,7 +14,8 @@
 
 namespace penstock {
 
-/// Seconds of the parts of a stage's work on one slice. What layers have in common is computed once.
+/// Seconds of the parts of a stage's work on one slice. What layers, and without an exchange stages, have in common is
+/// computed once: a planner makes thousands of these.
 class StageSeconds {
  public:
   StageSeconds(const CostShape& shape, const HardwareOptions& hardware, const Links& links);
@@ -24,7 +26,9 @@ class StageSeconds {
  private:
   Seconds seconds_of(const Work& work) const;
   Seconds seconds_of(const Product& product) const;
-  Seconds attention_seconds(WorkPart part, Stage stage, Slice slice) const;
+  Seconds layer_seconds(WorkPart part, Slice slice, const BalancedAttention& attention) const;
+  Seconds attention_seconds(WorkPart part, double length) const;
+  BalancedAttention balanced(Stage stage, Slice slice) const;
   Seconds ends_seconds(WorkPart part, Stage stage, std::int32_t stages) const;
 
   const CostShape& shape_;
@@ -34,6 +38,7 @@ class StageSeconds {
   std::array<Seconds, 3> embedding_;  ///< of the first stage, or of the share of each rank
   std::array<Seconds, 3> head_;
   Seconds selective_;
+  std::array<std::vector<Seconds>, 3> by_slice_;  ///< all of a layer, where no exchange tells stages apart
 };
 
 }  // namespace penstock

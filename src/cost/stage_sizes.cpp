@@ -54,6 +54,7 @@ class StageSizer {
     at(sizes, BufferKind::offloadable) = bytes(kept * shape_.offload_ratio);
     at(sizes, BufferKind::activations) = bytes(kept * (1 - shape_.offload_ratio));
     at(sizes, BufferKind::weight_operands) = bytes(operands(stage));
+    at(sizes, BufferKind::key_value_gradients) = bytes(key_value_gradients(stage));
     if (is_last(stage)) at(sizes, BufferKind::logits) = bytes(logits());
   }
 
@@ -89,6 +90,11 @@ class StageSizer {
   double logits() const {
     const double sharers = shape_.vocabulary_parallel ? shape_.pipeline : 1;
     return 4 * tokens_ * model_.vocabulary / sharers;
+  }
+
+  /// fp32 sums for the keys and values of a slice.
+  double key_value_gradients(Stage stage) const {
+    return 4.0 * shape_.backward()[stage].size() * tokens_ * 2 * model_.kv_width();
   }
 
   double kept_bytes(Stage stage) const {
