@@ -9,10 +9,14 @@
 namespace penstock {
 namespace {
 
+std::int32_t places(const LockstepUnit& unit) {
+  return unit.slices * unit.virtual_stages;
+}
+
 /// The slice at a place of the order: groups of `ranks` slices, each through all virtual stages; round and round.
 std::int32_t slice_at(const LockstepUnit& unit, std::int32_t place) {
-  const std::int32_t places = unit.slices * unit.virtual_stages;
-  const std::int32_t wrapped = (place % places + places) % places;
+  const std::int32_t all = places(unit);
+  const std::int32_t wrapped = (place % all + all) % all;
   const std::int32_t group = wrapped / (unit.ranks * unit.virtual_stages);
   return group * unit.ranks + wrapped % unit.ranks;
 }
@@ -22,36 +26,51 @@ std::int32_t place_of(const LockstepUnit& unit) {
   return (group * unit.virtual_stages + unit.chunk) * unit.ranks + unit.slice % unit.ranks;
 }
 
-/// The rank whose length is as far from the longest as this one's is from the shortest.
-std::size_t partner_of(const std::vector<double>& lengths, std::size_t rank) {
+/// Slots are numbered by the place of rank 0.
+std::size_t slot_of(const LockstepUnit& unit) {
+  return static_cast<std::size_t>((place_of(unit) + unit.rank) % places(unit));
+}
+
+void share_in_pairs(const std::vector<double>& lengths, std::vector<BalancedAttention>& out) {
   std::vector<std::size_t> order(lengths.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return lengths[a] < lengths[b]; });
-  const auto place = static_cast<std::size_t>(std::find(order.begin(), order.end(), rank) - order.begin());
-  return order[order.size() - 1 - place];
+  const std::size_t first = out.size();
+  out.resize(first + lengths.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const double own = lengths[order[i]];
+    const double received = std::trunc((lengths[order[order.size() - 1 - i]] - own) / 2);
+    out[first + order[i]] = {own + received, std::abs(received)};
+  }
+}
+
+void share_among_all(const std::vector<double>& lengths, std::vector<BalancedAttention>& out) {
+  const double mean = std::accumulate(lengths.begin(), lengths.end(), 0.0) / static_cast<double>(lengths.size());
+  for (const double own : lengths) out.push_back({mean, std::abs(mean - own)});
 }
 
 }  // namespace
 
-std::vector<double> lockstep_lengths(const LockstepUnit& unit) {
-  std::vector<double> lengths;
-  for (std::int32_t rank = 0; rank < unit.ranks; ++rank) {
-    lengths.push_back(slice_at(unit, place_of(unit) + unit.rank - rank) + 0.5);
+BalancedLockstep::BalancedLockstep(Exchange exchange, const LockstepUnit& shape) {
+  for (std::int32_t slot = 0; slot < places(shape); ++slot) {
+    std::vector<double> lengths;
+    for (std::int32_t rank = 0; rank < shape.ranks; ++rank) lengths.push_back(slice_at(shape, slot - rank) + 0.5);
+    switch (exchange) {
+      case Exchange::none:
+        for (const double own : lengths) by_slot_and_rank_.push_back({own, 0});
+        break;
+      case Exchange::pairwise:
+        share_in_pairs(lengths, by_slot_and_rank_);
+        break;
+      case Exchange::global:
+        share_among_all(lengths, by_slot_and_rank_);
+        break;
+    }
   }
-  return lengths;
 }
 
-BalancedAttention balanced_attention(Exchange exchange, const LockstepUnit& unit) {
-  const double own = unit.slice + 0.5;
-  if (exchange == Exchange::none) return {own, 0};
-  const auto lengths = lockstep_lengths(unit);
-  if (exchange == Exchange::global) {
-    const double mean = std::accumulate(lengths.begin(), lengths.end(), 0.0) / unit.ranks;
-    return {mean, std::abs(mean - own)};
-  }
-  const double peer = lengths[partner_of(lengths, static_cast<std::size_t>(unit.rank))];
-  const double received = std::trunc((peer - own) / 2);
-  return {own + received, std::abs(received)};
+BalancedAttention BalancedLockstep::of(const LockstepUnit& unit) const {
+  return by_slot_and_rank_[slot_of(unit) * static_cast<std::size_t>(unit.ranks) + static_cast<std::size_t>(unit.rank)];
 }
 
 }  // namespace penstock

@@ -11,7 +11,7 @@
 
 namespace penstock {
 
-/// Where a unit of work stands in SlimPipe's order.
+/// Where a unit of work stands in SlimPipe's order: groups of as many slices as ranks, each through all virtual stages.
 struct LockstepUnit {
   std::int32_t ranks = 1;
   std::int32_t virtual_stages = 1;
@@ -21,15 +21,25 @@ struct LockstepUnit {
   std::int32_t slice = 0;
 };
 
-/// Lengths of attention, in slices (k + 1/2 for slice k), of all ranks in the slot of this unit. Rank r works on what
-/// rank 0 had r slots ago; beyond a border the next or previous micro-batch follows, as in the middle of a step.
-std::vector<double> lockstep_lengths(const LockstepUnit& unit);
-
-/// What the exchange makes of it for the unit's rank.
+/// What the exchange makes of it for one rank.
 struct BalancedAttention {
   double length = 0;     ///< slices attended to here, for itself or for others
   double exchanged = 0;  ///< slices of keys and values that go to or come from another rank
 };
-BalancedAttention balanced_attention(Exchange exchange, const LockstepUnit& unit);
+
+/// The balance of all slots of a micro-batch, computed once. Attention to slice k is k + 1/2 slices long. In a slot
+/// rank r works on what rank 0 had r slots ago; beyond a border the next or previous micro-batch follows, as in the
+/// middle of a step.
+class BalancedLockstep {
+ public:
+  /// @param shape ranks, virtual stages and slices; the rest does not matter
+  BalancedLockstep(Exchange exchange, const LockstepUnit& shape);
+
+  /// @pre the unit has the shape's ranks, virtual stages and slices
+  BalancedAttention of(const LockstepUnit& unit) const;
+
+ private:
+  std::vector<BalancedAttention> by_slot_and_rank_;
+};
 
 }  // namespace penstock

@@ -22,11 +22,12 @@ Seconds scaled(Seconds seconds, double factor) {
 StageSeconds::StageSeconds(const CostShape& shape, const HardwareOptions& hardware, const Links& links)
     : shape_{shape}, hardware_{hardware}, links_{links}, selective_{seconds_of(selective_work(shape))} {
   const double share = shape.vocabulary_parallel ? 1.0 / shape.pipeline : 1;
+  if (shape.exchange != Exchange::none) lockstep_.emplace(shape.exchange, unit_of(Stage{0}, Slice{0}));
   for (const WorkPart part : all_parts) {
     layer_[place(part)] = seconds_of(layer_work(shape, part));
     embedding_[place(part)] = seconds_of(embedding_work(shape, part, share));
     head_[place(part)] = seconds_of(head_work(shape, part, share)) + vocabulary_collectives(shape, links, part);
-    if (shape.exchange != Exchange::none) continue;
+    if (lockstep_) continue;
     for (const Slice slice : all<Slice>(shape.slices)) {
       by_slice_[place(part)].push_back(layer_seconds(part, slice, {slice.value() + 0.5, 0}));
     }
@@ -46,13 +47,13 @@ Seconds StageSeconds::seconds_of(const Work& work) const {
   return sum;
 }
 
-BalancedAttention StageSeconds::balanced(Stage stage, Slice slice) const {
-  return balanced_attention(shape_.exchange, {.ranks = shape_.pipeline,
-                                              .virtual_stages = shape_.forward_stages.size() / shape_.pipeline,
-                                              .slices = shape_.slices,
-                                              .rank = stage.value() % shape_.pipeline,
-                                              .chunk = stage.value() / shape_.pipeline,
-                                              .slice = slice.value()});
+LockstepUnit StageSeconds::unit_of(Stage stage, Slice slice) const {
+  return {.ranks = shape_.pipeline,
+          .virtual_stages = shape_.forward_stages.size() / shape_.pipeline,
+          .slices = shape_.slices,
+          .rank = stage.value() % shape_.pipeline,
+          .chunk = stage.value() / shape_.pipeline,
+          .slice = slice.value()};
 }
 
 Seconds StageSeconds::attention_seconds(WorkPart part, double length) const {
@@ -83,8 +84,8 @@ Seconds StageSeconds::ends_seconds(WorkPart part, Stage stage, std::int32_t stag
 }
 
 Seconds StageSeconds::of(WorkPart part, const PerStage<LayerRange>& stages, Stage stage, Slice slice) const {
-  Seconds layer = shape_.exchange == Exchange::none ? by_slice_[place(part)][static_cast<std::size_t>(slice.value())]
-                                                    : layer_seconds(part, slice, balanced(stage, slice));
+  Seconds layer = !lockstep_ ? by_slice_[place(part)][static_cast<std::size_t>(slice.value())]
+                             : layer_seconds(part, slice, lockstep_->of(unit_of(stage, slice)));
   if (part == WorkPart::input_gradient && shape_.recompute_of(stage) == Recompute::selective) layer += selective_;
   return scaled(layer, stages[stage].size()) + ends_seconds(part, stage, stages.size());
 }

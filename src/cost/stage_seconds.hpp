@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "cost/collectives.hpp"
@@ -28,7 +29,7 @@ class StageSeconds {
   Seconds seconds_of(const Product& product) const;
   Seconds layer_seconds(WorkPart part, Slice slice, const BalancedAttention& attention) const;
   Seconds attention_seconds(WorkPart part, double length) const;
-  BalancedAttention balanced(Stage stage, Slice slice) const;
+  LockstepUnit unit_of(Stage stage, Slice slice) const;
   Seconds ends_seconds(WorkPart part, Stage stage, std::int32_t stages) const;
 
   const CostShape& shape_;
@@ -39,6 +40,7 @@ class StageSeconds {
   std::array<Seconds, 3> head_;
   Seconds selective_;
   std::array<std::vector<Seconds>, 3> by_slice_;  ///< all of a layer, where no exchange tells stages apart
+  std::optional<BalancedLockstep> lockstep_;      ///< with an exchange
 };
 
 }  // namespace penstock

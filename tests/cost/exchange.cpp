@@ -4,23 +4,21 @@
 #include <algorithm>
 #include <numeric>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace penstock {
 namespace {
 
-using testing::ElementsAre;
-
 /// Sum over the slots of a sequence of the longest attention, by the sum of the means: 1 is perfect balance.
 double imbalance(Exchange exchange, std::int32_t ranks, std::int32_t slices) {
+  const BalancedLockstep lockstep{exchange, {.ranks = ranks, .slices = slices}};
   double longest = 0;
   double mean = 0;
   for (std::int32_t slot = 0; slot < slices; ++slot) {
     double most = 0;
     for (std::int32_t rank = 0; rank < ranks; ++rank) {
       const LockstepUnit unit{.ranks = ranks, .slices = slices, .rank = rank, .slice = (slot - rank + slices) % slices};
-      const double length = balanced_attention(exchange, unit).length;
+      const double length = lockstep.of(unit).length;
       most = std::max(most, length);
       mean += length / ranks;
     }
@@ -45,11 +43,11 @@ TEST(AttentionExchange, HasTheImbalanceOfTheEnumeratedRule) {
 
 /// Mean slices of keys and values that a rank exchanges.
 double mean_exchanged(std::int32_t ranks, std::int32_t slices) {
+  const BalancedLockstep lockstep{Exchange::pairwise, {.ranks = ranks, .slices = slices}};
   double sum = 0;
   for (std::int32_t slice = 0; slice < slices; ++slice) {
     for (std::int32_t rank = 0; rank < ranks; ++rank) {
-      sum += balanced_attention(Exchange::pairwise, {.ranks = ranks, .slices = slices, .rank = rank, .slice = slice})
-                 .exchanged;
+      sum += lockstep.of({.ranks = ranks, .slices = slices, .rank = rank, .slice = slice}).exchanged;
     }
   }
   return sum / slices / ranks;
@@ -65,22 +63,27 @@ TEST(AttentionExchange, MovesTheMeanVolumeOfTheEnumeratedRule) {
   EXPECT_DOUBLE_EQ(mean_exchanged(16, 64), 6.5);
 }
 
+/// The mean over all ranks of the slot in which `unit` is.
+double mean_of_slot(const LockstepUnit& unit) {
+  return BalancedLockstep{Exchange::global, unit}.of(unit).length;
+}
+
 TEST(Lockstep, PutsRanksOneSliceApart) {
-  EXPECT_THAT(lockstep_lengths({.ranks = 4, .slices = 8, .rank = 0, .slice = 5}), ElementsAre(5.5, 4.5, 3.5, 2.5));
-  EXPECT_THAT(lockstep_lengths({.ranks = 4, .slices = 8, .rank = 3, .slice = 2}), ElementsAre(5.5, 4.5, 3.5, 2.5));
+  EXPECT_DOUBLE_EQ(mean_of_slot({.ranks = 4, .slices = 8, .rank = 0, .slice = 5}), (5.5 + 4.5 + 3.5 + 2.5) / 4);
+  EXPECT_DOUBLE_EQ(mean_of_slot({.ranks = 4, .slices = 8, .rank = 3, .slice = 2}), (5.5 + 4.5 + 3.5 + 2.5) / 4);
 }
 
 TEST(Lockstep, StartsTheNextSequenceWhereOneEnds) {
-  EXPECT_THAT(lockstep_lengths({.ranks = 4, .slices = 8, .rank = 0, .slice = 1}), ElementsAre(1.5, 0.5, 7.5, 6.5));
+  EXPECT_DOUBLE_EQ(mean_of_slot({.ranks = 4, .slices = 8, .rank = 0, .slice = 1}), (1.5 + 0.5 + 7.5 + 6.5) / 4);
 }
 
 // With two virtual stages a group of four slices runs twice: rank 0 at the second stage of slice 0 follows slice 3 of
 // the first.
 TEST(Lockstep, RunsAGroupThroughAllVirtualStages) {
-  EXPECT_THAT(lockstep_lengths({.ranks = 4, .virtual_stages = 2, .slices = 8, .rank = 0, .chunk = 1, .slice = 0}),
-              ElementsAre(0.5, 3.5, 2.5, 1.5));
-  EXPECT_THAT(lockstep_lengths({.ranks = 4, .virtual_stages = 2, .slices = 8, .rank = 0, .chunk = 0, .slice = 4}),
-              ElementsAre(4.5, 3.5, 2.5, 1.5));
+  EXPECT_DOUBLE_EQ(mean_of_slot({.ranks = 4, .virtual_stages = 2, .slices = 8, .rank = 0, .chunk = 1, .slice = 0}),
+                   (0.5 + 3.5 + 2.5 + 1.5) / 4);
+  EXPECT_DOUBLE_EQ(mean_of_slot({.ranks = 4, .virtual_stages = 2, .slices = 8, .rank = 0, .chunk = 0, .slice = 4}),
+                   (4.5 + 3.5 + 2.5 + 1.5) / 4);
 }
 
 }  // namespace
