@@ -47,6 +47,42 @@ Schedule one_f_one_b(const GeneratorOptions& options);
 /// that are not there. With one virtual stage it is one_f_one_b.
 Schedule interleaved(const GeneratorOptions& options);
 
+/// Zero bubble in the memory of 1F1B (Qi et al., "Zero bubble pipeline parallelism", 2023, ZB-H1): 1F1B's order of F
+/// and I, with W where a rank would wait. A rank keeps at most p micro-batches. With F = I = W = 1 a step lasts 3 m + 2
+/// p - 1 - min(m, p): from m = p on each rank idles p-1, a third of 1F1B's, and (p-1)/(3m+p-1) of the time.
+Schedule zb_h1(const GeneratorOptions& options);
+
+/// Zero bubble with twice the forwards in flight (same paper, ZB-H2): a rank keeps at most 2p-1 micro-batches. Lasts as
+/// long as zb_h1, but from m = 2p-1 on every rank is busy from its own first action to its own last: no bubble by span.
+Schedule zb_h2(const GeneratorOptions& options);
+
+/// Zero bubble in the memory of 1F1B (Qi et al., "Pipeline parallelism with controllable memory", 2024, V-ZB): stages
+/// in a V, s < p on rank s and s >= p on rank 2p-1-s. A rank keeps at most 2p stages' activations, p micro-batches.
+/// With F = I = W = 1 lasts 6m + p-1 from m = p on, and has no bubble by span from m = 2p-1 on.
+Schedule zb_v(const GeneratorOptions& options);
+
+/// zb_v's stages with half the activations (same paper, V-Half): at most floor((p+2)/2) micro-batches. The order
+/// repeats a building block of six units. With F = I = W = 1 and p >= 3 each rank idles max(4p-3-2m, 3p-5 + p mod 2),
+/// half of the 6 (p-1) of 1F1B in these units, a bit less.
+Schedule v_half(const GeneratorOptions& options);
+
+/// zb_v's stages with a third of the activations (same paper, V-Min): at most floor((p+4)/3) micro-batches. As v_half
+/// with the shortest building block; for p >= 3 and any m each rank idles 4p-5, two thirds of 1F1B's.
+Schedule v_min(const GeneratorOptions& options);
+
+/// DualPipeV (DeepSeek, github.com/deepseek-ai/DualPipe): zb_v's stages, forwards of one chunk beside backwards of the
+/// other; W apart from I at both ends only. Keeps at most 2p+1 stages' activations. With F = I = W = 1, B = 2 lasts 6m
+/// + p-1 from m = 2p on: each rank idles p-1. The published (PP/2-1)(F&B + B - 3W), which is 2 (p-1), takes each pair
+/// of F and B that may overlap for one action; apart, the rank that waits for the pair's F or B waits half as long.
+Schedule dualpipe_v(const GeneratorOptions& options);
+
+/// Waves (after Liu et al., "Hanayo", 2023): stages go down the ranks and back up, once a wave; w waves are v = 2w
+/// virtual stages. Micro-batches in groups of p, wave after wave. Keeps at most v p stages' activations, p
+/// micro-batches, and where p divides m (with one wave: from m = p on) lasts 3 v m + 4 (p-1) with F = 1, B = 2. The
+/// idle 4 (p-1) is 2/(3w) of 1F1B's 3 v (p-1), and the least that any order can reach with p micro-batches: the last
+/// rank waits p-1 for its first forward, p-1 for its first backward after all its forwards, and 2 (p-1) after its last.
+Schedule hanayo(const GeneratorOptions& options);
+
 /// Forwards alone, for evaluation, over stages that lie as `rank_of` says (a hand-written schedule may deal them in any
 /// way): nothing is kept. With F of one unit, each rank runs at each moment the deepest stage that is ready, and of
 /// that the first micro-batch; with stage s on rank s % p that is interleaved order. All lists follow the one order of

@@ -93,4 +93,26 @@ void erase_from(std::vector<Action>& actions, std::int32_t micro_batches) {
   actions.erase(std::remove_if(actions.begin(), actions.end(), is_beyond), actions.end());
 }
 
+void ChunkList::add(Entry entry) {
+  std::int32_t& next = next_[{entry.op == Op::forward, entry.chunk}];
+  if (next == micro_batches_) return;
+  const Action action = action_of(entry.op, stage_of_chunk(placement_, rank_, entry.chunk, pipeline_), next++);
+  actions_.push_back(action);
+  if (entry.op == Op::backward_input) {
+    weights_.push_back(action_of(Op::backward_weight, action.stage, action.micro_batch.value()));
+  }
+}
+
+void ChunkList::add(std::int32_t times, std::initializer_list<Entry> entries) {
+  for (std::int32_t i = 0; i < times; ++i) {
+    for (const Entry& entry : entries) add(entry);
+  }
+}
+
+void ChunkList::add_oldest_weight() {
+  require(!weights_.empty(), "a generator asks for a weight gradient before its input gradient");
+  actions_.push_back(weights_.front());
+  weights_.pop_front();
+}
+
 }  // namespace penstock

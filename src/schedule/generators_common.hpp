@@ -5,7 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <initializer_list>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "schedule/generators.hpp"
@@ -44,5 +48,34 @@ std::vector<Action> one_in_turn(const std::vector<Action>& forwards, const std::
 /// Takes away micro-batches that only filled the last group. No action of another micro-batch needs one of theirs, so
 /// what is left can run wherever the whole could.
 void erase_from(std::vector<Action>& actions, std::int32_t micro_batches);
+
+/// Writes one rank's list by chunks: for each pass and chunk the micro-batches come in ascending order.
+class ChunkList {
+ public:
+  struct Entry {
+    Op op = Op::forward;  ///< F, B or I
+    std::int32_t chunk = 0;
+  };
+
+  ChunkList(Placement placement, Rank rank, std::int32_t pipeline, std::int32_t micro_batches)
+      : placement_{placement}, rank_{rank}, pipeline_{pipeline}, micro_batches_{micro_batches} {}
+
+  /// Appends the pass of the chunk's next micro-batch; nothing once all are there.
+  void add(Entry entry);
+  /// The entries one behind the other, all of them `times` times.
+  void add(std::int32_t times, std::initializer_list<Entry> entries);
+  /// Appends the W of the oldest I that has none. @pre there is one
+  void add_oldest_weight();
+  std::vector<Action> take() { return std::move(actions_); }
+
+ private:
+  Placement placement_;
+  Rank rank_;
+  std::int32_t pipeline_;
+  std::int32_t micro_batches_;
+  std::map<std::pair<bool, std::int32_t>, std::int32_t> next_;  // micro-batch, by (is it a forward, chunk)
+  std::deque<Action> weights_;
+  std::vector<Action> actions_;
+};
 
 }  // namespace penstock

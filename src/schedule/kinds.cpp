@@ -17,6 +17,7 @@ namespace penstock {
 namespace {
 
 constexpr std::int32_t any = KindLimits::any;
+constexpr KindLimits two_stages{.least_virtual = 2, .most_virtual = 2};
 
 constexpr auto table = std::to_array<KindEntry>({
     {ScheduleKind::gpipe, gpipe, {.most_virtual = any}, "all forwards, then all backwards"},
@@ -25,8 +26,17 @@ constexpr auto table = std::to_array<KindEntry>({
     {ScheduleKind::breadth_first,
      breadth_first,
      {.most_virtual = any},
-     "all micro-batches through a stage, then the "
-     "next stage"},
+     "all micro-batches through a stage, then the next stage"},
+    {ScheduleKind::zb_h1, zb_h1, {}, "zero bubble, the activations of 1f1b"},
+    {ScheduleKind::zb_h2, zb_h2, {}, "zero bubble, twice the activations of 1f1b"},
+    {ScheduleKind::zb_v, zb_v, two_stages, "zero bubble, the two stages of a rank in a V"},
+    {ScheduleKind::v_half, v_half, two_stages, "zb_v with half the activations"},
+    {ScheduleKind::v_min, v_min, two_stages, "zb_v with a third of the activations"},
+    {ScheduleKind::dualpipe_v, dualpipe_v, two_stages, "DeepSeek's DualPipeV, the two stages of a rank in a V"},
+    {ScheduleKind::hanayo,
+     hanayo,
+     {.least_virtual = 2, .most_virtual = any, .virtual_multiple = 2},
+     "Hanayo's waves, each down the ranks and back up; half as many waves as virtual stages"},
     {ScheduleKind::terapipe, terapipe, {.most_virtual = any, .slices = true}, "gpipe over slices of sequences"},
     {ScheduleKind::seq1f1b, seq1f1b, {.slices = true}, "1f1b over slices"},
     {ScheduleKind::seq1f1b_interleaved,

@@ -2,8 +2,9 @@
 #include "schedule/generators.hpp"
 
 #include <map>
-#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,6 +16,7 @@ namespace penstock {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 
 std::string message_of(const std::string& kind, const GeneratorOptions& options) {
   try {
@@ -109,34 +111,93 @@ TEST(ForwardOnly, RefusesToRunNothing) {
   EXPECT_THROW(forward_only(dealt(2, 1), 0), Error);
 }
 
+/// How often the forward, and how often the backward or its two parts, of one stage and micro-batch stand in a list.
+struct Passes {
+  int forwards = 0;
+  int inputs = 0;   ///< B or I
+  int weights = 0;  ///< B or W
+  friend bool operator==(const Passes&, const Passes&) = default;
+};
+
 TEST(EveryGenerator, RunsEachStageOnceForwardAndBackwardForEachMicroBatch) {
   for_each_generated([](const Schedule& schedule) {
-    std::map<std::string, int> count;
-    for (const auto& list : schedule.actions) {
-      for (const Action& action : list) ++count[to_text(action)];
+    std::map<std::pair<Stage, MicroBatch>, Passes> passes;
+    for (const Rank rank : all<Rank>(schedule.shape.ranks)) {
+      for (const Action& action : schedule.actions[rank]) {
+        EXPECT_TRUE(is_within(schedule, action)) << describe(schedule);
+        EXPECT_EQ(schedule.rank_of[action.stage], rank) << describe(schedule);
+        Passes& counted = passes[{action.stage, action.micro_batch}];
+        counted.forwards += action.op == Op::forward ? 1 : 0;
+        counted.inputs += action.op == Op::backward || action.op == Op::backward_input ? 1 : 0;
+        counted.weights += action.op == Op::backward || action.op == Op::backward_weight ? 1 : 0;
+      }
     }
 
     const auto& shape = schedule.shape;
-    const int passes = schedule.forward_only ? 1 : 2;
-    EXPECT_EQ(count.size(), static_cast<std::size_t>(passes * shape.stages * shape.micro_batches))
-        << describe(schedule);
-    for (const auto& [text, times] : count) EXPECT_EQ(times, 1) << text << " in " << describe(schedule);
-    for (const auto& list : schedule.actions) {
-      for (const Action& action : list) EXPECT_TRUE(is_within(schedule, action)) << describe(schedule);
+    EXPECT_EQ(passes.size(), static_cast<std::size_t>(shape.stages * shape.micro_batches)) << describe(schedule);
+    const Passes expected = schedule.forward_only ? Passes{1, 0, 0} : Passes{1, 1, 1};
+    for (const auto& [key, counted] : passes) {
+      EXPECT_EQ(counted, expected) << to_text({Op::forward, key.first, key.second, Slice{0}}) << " in "
+                                   << describe(schedule);
     }
   });
 }
 
-TEST(EveryGenerator, PutsStageSOnRankSModuloP) {
-  const Schedule schedule = interleaved({.pipeline = 3, .virtual_stages = 2, .micro_batches = 3});
-
-  for (const Stage stage : all<Stage>(6)) EXPECT_EQ(schedule.rank_of[stage].value(), stage.value() % 3);
+TEST(EveryGenerator, TakesTheMicroBatchesOfAStageInAscendingOrder) {
+  for_each_generated([](const Schedule& schedule) {
+    std::map<std::pair<Stage, Op>, std::int32_t> last;
+    for (const auto& list : schedule.actions) {
+      for (const Action& action : list) {
+        // Only DualPipeV has both B and I of a stage; one order goes through both.
+        const Op op = action.op == Op::backward_input ? Op::backward : action.op;
+        const auto [before, is_first] = last.try_emplace({action.stage, op}, -1);
+        EXPECT_GT(action.micro_batch.value(), before->second) << to_text(action) << " in " << describe(schedule);
+        before->second = action.micro_batch.value();
+      }
+    }
+  });
 }
 
 TEST(Generate, FindsEachKindByName) {
-  for (const auto kind : schedule_kinds()) {
-    EXPECT_EQ(generate(kind, {.pipeline = 2, .virtual_stages = 1, .micro_batches = 2}).shape.stages, 2) << kind;
+  EXPECT_EQ(schedule_kinds().size(), enum_names(ScheduleKind{}).size());
+  for (const auto& [kind, name] : enum_names(ScheduleKind{})) {
+    const KindLimits& limits = entry_of(kind).limits;
+    const GeneratorOptions options{.pipeline = 1, .virtual_stages = limits.least_virtual, .micro_batches = 2};
+
+    EXPECT_EQ(generate(name, options).shape.stages, limits.least_virtual) << name;
   }
+}
+
+TEST(Generate, PutsStagesWhereTheKindSays) {
+  const std::map<std::string, std::vector<int>> ranks{
+      {"interleaved", {0, 1, 2, 0, 1, 2}}, {"breadth_first", {0, 1, 2, 0, 1, 2}}, {"zb_v", {0, 1, 2, 2, 1, 0}},
+      {"v_half", {0, 1, 2, 2, 1, 0}},      {"v_min", {0, 1, 2, 2, 1, 0}},         {"dualpipe_v", {0, 1, 2, 2, 1, 0}},
+      {"hanayo", {0, 1, 2, 2, 1, 0}}};
+  for (const auto& [kind, expected] : ranks) {
+    const Schedule schedule = generate(kind, {.pipeline = 3, .virtual_stages = 2, .micro_batches = 3});
+
+    for (const Stage stage : all<Stage>(6)) {
+      EXPECT_EQ(schedule.rank_of[stage].value(), expected[static_cast<std::size_t>(stage.value())]) << kind;
+    }
+  }
+}
+
+TEST(Generate, SaysWhichVirtualStagesAKindHas) {
+  const auto message = [](const std::string& kind, std::int32_t v) {
+    return message_of(kind, {.pipeline = 2, .virtual_stages = v, .micro_batches = 4});
+  };
+
+  EXPECT_THAT(message("zb_h1", 2),
+              StartsWith("zb_h1 has 1 stage a rank, not 2; kinds that take 2: gpipe, interleaved"));
+  EXPECT_THAT(message("v_half", 1), StartsWith("v_half has 2 stages a rank, not 1; kinds that take 1: gpipe, 1f1b"));
+  EXPECT_THAT(message("hanayo", 3), StartsWith("hanayo has an even number of stages a rank, not 3"));
+  EXPECT_EQ(message("hanayo", 4), "");
+}
+
+TEST(Generate, RefusesWhatAKindHasNoUseFor) {
+  EXPECT_THAT(message_of("1f1b", {.slices = 2}), StartsWith("1f1b cuts no sequences, and 2 slices were asked for"));
+  EXPECT_THAT(message_of("gpipe", {.forwards_first = 3}), HasSubstr("leave out forwards_first"));
+  EXPECT_THAT(message_of("zb_h2", {.forward_virtual = 2}), HasSubstr("zb_h2 has one partition of the layers"));
 }
 
 TEST(Generate, RefusesAnUnknownKindAndListsTheKnown) {

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "schedule/generators.hpp"
+#include "schedule/kinds.hpp"
 #include "schedule/passes.hpp"
 #include "schedule/text.hpp"
 #include "schedule/validator.hpp"
@@ -23,15 +24,17 @@ inline PerStage<Rank> dealt(std::int32_t p, std::int32_t v) {
   return rank_of;
 }
 
-/// Calls visit(Schedule) with compute actions of every kind over p 1..8, m 1..12, v 1..3.
+/// Calls visit(Schedule) with compute actions of every kind that cuts no sequences, and forwards alone, over p 1..8, m
+/// 1..12, v 1..4 where the kind allows it.
 template <class Visit>
 void for_each_generated(const Visit& visit) {
   for (int p = 1; p <= 8; ++p) {
-    for (int m = 1; m <= 12; ++m) {
-      visit(one_f_one_b({p, 1, m}));
-      for (int v = 1; v <= 3; ++v) {
-        visit(gpipe({p, v, m}));
-        visit(interleaved({p, v, m}));
+    for (const int m : {1, 2, 3, 4, 5, 7, 8, 12}) {
+      for (int v = 1; v <= 4; ++v) {
+        const GeneratorOptions options{p, v, m};
+        for (const KindEntry& entry : kind_table()) {
+          if (!entry.limits.slices && faults_of(entry.kind, options).empty()) visit(entry.generator(options));
+        }
         visit(forward_only(dealt(p, v), m));
       }
     }
