@@ -19,7 +19,7 @@ PlanRequest large_request() {
   request.base.cost.model = preset_spec(ModelPreset::llama2_70b);
   request.base.cost.sequence = 32768;
   request.base.hardware = read_hardware(HARDWARE_FOLDER "/h100.yaml");
-  request.base.cost.optimizer = OptimizerPlace::device;
+  request.base.cost.optimizer = Place::device;
   request.global_batch = 128;
   request.devices = 512;
   const auto& device = request.base.hardware.device;
