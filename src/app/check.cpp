@@ -54,6 +54,7 @@ void print_tables(const RunPlan& plan) {
 
 ExitCode check(const CheckCommand& command) {
   const auto deck = read_deck(command.deck, command.overrides);
+  refuse_what_cannot_run(deck);
   Workers workers{deck.device.threads};
   const auto kernels = make_host_kernels(workers);
   const auto plan = make_run_plan(run_shape(deck), *kernels);

@@ -30,7 +30,10 @@ Deck read_deck_on_all_ranks(const TrainCommand& command, const Communicator& wor
 
 ExitCode train_on_all_ranks(const TrainCommand& command, const Communicator& world) {
   const auto deck = read_deck_on_all_ranks(command, world);
-  jointly(world, [&] { check_ranks(deck, world.size()); });
+  jointly(world, [&] {
+    refuse_what_cannot_run(deck);
+    check_ranks(deck, world.size());
+  });
   log::note("Penstock {}, {} ranks, deck {}, run directory {}", program_version(), world.size(), command.deck,
             deck.output.directory);
   for (const auto& line : notes_on(deck)) log::note("note: {}", line);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/error.hpp"
 #include "schedule/kinds.hpp"
 
 namespace penstock {
@@ -43,6 +44,22 @@ void check_head_size(const ModelOptions& model, BrokenRules& broken) {
   if (width > std::numeric_limits<std::int32_t>::max()) {
     broken.add({"model.head_size", "model.heads"}, "heads {} x head_size {} = {} is beyond {}", model.heads, head_size,
                width, std::numeric_limits<std::int32_t>::max());
+  }
+}
+
+void check_experts(const ModelOptions& model, BrokenRules& broken) {
+  if (model.experts == 0 && model.active_experts > 0) {
+    broken.add({"model.active_experts", "model.experts"}, "{} active experts of a model that has none; give experts",
+               model.active_experts);
+  }
+  if (model.experts == 0) return;
+  if (model.active_experts < 1 || model.active_experts > model.experts) {
+    broken.add({"model.active_experts", "model.experts"}, "{} active experts of {}; choose from 1 to {}",
+               model.active_experts, model.experts, model.experts);
+  }
+  if (model.family == Family::gpt2) {
+    broken.add({"model.experts", "model.family"}, "{} experts, but family gpt2 has none; use family llama",
+               model.experts);
   }
 }
 
@@ -156,6 +173,7 @@ std::vector<BrokenRule> check_deck(const Deck& deck) {
   BrokenRules broken;
   check_head_counts(deck.model, broken);
   check_head_size(deck.model, broken);
+  check_experts(deck.model, broken);
   check_positions(deck, broken);
   check_batch(deck, broken);
   check_ranks(deck.parallel, broken);
@@ -165,6 +183,23 @@ std::vector<BrokenRule> check_deck(const Deck& deck) {
   check_texts(deck, broken);
   check_validation(deck, broken);
   return broken.take();
+}
+
+void refuse_what_cannot_run(const Deck& deck) {
+  std::vector<std::string> reasons;
+  const auto refuse = [&](bool asks, std::string_view key, const auto& value, std::string_view instead) {
+    if (!asks) return;
+    reasons.push_back(fmt::format("{}: is {}; so far it is for simulate and plan alone: {}", key, value, instead));
+  };
+  const auto& parallel = deck.parallel;
+  refuse(parallel.tensor > 1, "parallel.tensor", parallel.tensor, "set 1, and use pipeline or data");
+  refuse(parallel.context > 1, "parallel.context", parallel.context, "set 1, and use pipeline or data");
+  refuse(parallel.expert > 1, "parallel.expert", parallel.expert, "set 1");
+  refuse(deck.model.experts > 0, "model.experts", deck.model.experts,
+         "a mixture of experts cannot be trained yet, set 0");
+  refuse(deck.memory.recompute == Recompute::selective, "memory.recompute", deck_name(deck.memory.recompute),
+         "choose none or full");
+  if (!reasons.empty()) fail(ExitCode::bad_input, "{}", fmt::join(reasons, "\n"));
 }
 
 std::vector<std::string> notes_on(const Deck& deck) {

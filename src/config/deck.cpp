@@ -53,6 +53,8 @@ ModelSpec model_spec(const Deck& deck) {
           .kv_heads = *model.kv_heads,
           .head_size = *model.head_size,
           .ffn = *model.ffn,
+          .experts = model.experts,
+          .active_experts = model.active_experts,
           .vocabulary = *model.vocabulary,
           .positions = model.positions.value_or(deck.training.sequence),
           .tie_embeddings = model.tie_embeddings,

@@ -20,10 +20,9 @@ template <class Visitor>
 void describe(Visitor& visit, MemoryOptions& options) {
   visit("device", options.device,
         {.help = "device memory that one rank may use; planned before the run, never exceeded", .range = at_least(1)});
-  visit(
-      "recompute", options.recompute,
-      {.help =
-           "none: a forward keeps its activations; full: it keeps the stage's input, and the backward runs it again"});
+  visit("recompute", options.recompute,
+        {.help = "none: a forward keeps its activations; selective: all but those between the two products of the "
+                 "feed-forward layer; full: it keeps the stage's input; the backward makes the rest again"});
 }
 
 }  // namespace penstock

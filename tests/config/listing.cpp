@@ -27,6 +27,7 @@
 namespace penstock {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -125,6 +126,9 @@ Deck random_deck(std::uint32_t seed) {
   deck.model.kv_heads = deck.model.kv_heads ? std::optional{8} : std::nullopt;
   deck.model.head_size = deck.model.head_size ? std::optional{*deck.model.head_size / 2 * 2 + 2} : std::nullopt;
   deck.model.positions = deck.model.positions ? std::optional{deck.training.sequence} : std::nullopt;
+  const bool is_mixture = deck.model.family == Family::llama && deck.model.experts > 0;
+  deck.model.experts = is_mixture ? deck.model.experts : 0;
+  deck.model.active_experts = is_mixture ? 1 + deck.model.active_experts % deck.model.experts : 0;
   deck.training.micro_batch = 1;
   deck.training.global_batch = deck.parallel.data;
   deck.parallel.pipeline = 1;
@@ -161,7 +165,7 @@ TEST(EffectiveDeck, WritesLimitsOfNumbersToTheBit) {
 }
 
 TEST(EffectiveDeck, StatesWhatWasLeftOut) {
-  EXPECT_THAT(effective_deck(Deck{}), HasSubstr("  kv_heads: 8\n  head_size: 32\n  ffn: 704\n  vocabulary: 256\n"));
+  EXPECT_THAT(effective_deck(Deck{}), AllOf(HasSubstr("  kv_heads: 8\n  head_size: 32\n  ffn: 704\n"), HasSubstr("  vocabulary: 256\n")));
 }
 
 TEST(EffectiveDeck, LeavesTheKindOutBesideAFile) {
