@@ -72,8 +72,8 @@ Schedule v_min(const GeneratorOptions& options);
 
 /// DualPipeV (DeepSeek, github.com/deepseek-ai/DualPipe): zb_v's stages, forwards of one chunk beside backwards of the
 /// other; W apart from I at both ends only. Keeps at most 2p+1 stages' activations. With F = I = W = 1, B = 2 lasts 6m
-/// + p-1 from m = 2p on: each rank idles p-1. The published (PP/2-1)(F&B + B - 3W), which is 2 (p-1), takes each pair
-/// of F and B that may overlap for one action; apart, the rank that waits for the pair's F or B waits half as long.
+/// + p-1 from m = 2p on: each rank idles p-1. Published is (PP/2-1)(F&B + B - 3W) = 2 (p-1), where F&B, a pair that may
+/// overlap, is one action of 3 units; here it is two, and the result of the first is sent on before the second ends.
 Schedule dualpipe_v(const GeneratorOptions& options);
 
 /// Waves (after Liu et al., "Hanayo", 2023): stages go down the ranks and back up, once a wave; w waves are v = 2w

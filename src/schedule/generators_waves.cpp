@@ -17,7 +17,7 @@ namespace {
 
 // --- waves ---
 
-/// Ranks run in slots of three units, a forward and a backward. A place in that order.
+/// An action of a rank's order, which has room for a forward and then a backward in each slot.
 struct SlotAction {
   std::int64_t slot;
   Action action;
