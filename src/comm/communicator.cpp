@@ -242,6 +242,16 @@ Communicator Communicator::split(int color, int key) const {
   return Communicator{std::move(made)};
 }
 
+Communicator Communicator::split_by_machine() const {
+  barrier();  // as in split
+  MPI_Comm handle = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(implementation_->communicator, MPI_COMM_TYPE_SHARED, rank(), MPI_INFO_NULL, &handle),
+            "finding the ranks of a machine");
+  auto made = Implementation::own(handle);
+  made->largest_piece = implementation_->largest_piece;
+  return Communicator{std::move(made)};
+}
+
 void Communicator::barrier() const {
   if (implementation_->is_alone()) return;
   MPI_Request request = MPI_REQUEST_NULL;

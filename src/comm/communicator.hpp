@@ -37,6 +37,8 @@ class Communicator {
   Communicator in_pieces(Bytes largest) const;
   /// Members with the same `color` (>= 0) form one new communicator, ordered by `key`.
   Communicator split(int color, int key) const;
+  /// The members on one machine, which can share memory, in the order of their ranks. @pre MPI is running
+  Communicator split_by_machine() const;
 
   void barrier() const;
   /// root's bytes to all.

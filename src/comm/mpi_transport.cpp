@@ -13,6 +13,7 @@
 #include "base/log.hpp"
 #include "comm/backoff.hpp"
 #include "comm/channel.hpp"
+#include "comm/doorbells.hpp"
 #include "comm/message.hpp"
 #include "comm/posted_messages.hpp"
 #include "comm/signal.hpp"
@@ -24,15 +25,24 @@ namespace {
 /// How long the destructor waits for sends that no peer has taken.
 constexpr Seconds longest_closing{1.0};
 
+/// How long a rank that others wake looks for nothing: against a message that MPI holds back.
+constexpr Seconds longest_between_looks{2e-3};
+
 class MpiTransport final : public Transport {
  public:
-  MpiTransport(const Communicator& group, DelayOptions delays, Bytes largest_piece)
-      : group_{group.duplicate()}, delays_{delays}, posted_{group_, largest_piece}, thread_{[this] { run(); }} {}
+  MpiTransport(const Communicator& group, DelayOptions delays, Bytes largest_piece, Looks looks)
+      : group_{group.duplicate()},
+        delays_{delays},
+        bells_{looks == Looks::by_bells ? std::make_unique<Doorbells>(group_) : nullptr},
+        signal_{std::make_shared<Signal>(bells_ ? &bells_->own() : nullptr)},
+        posted_{group_, largest_piece},
+        thread_{[this] { run(); }} {}
 
   ~MpiTransport() override {
     is_closing_.store(true);
     signal_->raise();
     thread_.join();
+    signal_->detach();
   }
 
   Event send(int peer, Kind kind, std::vector<Event> after, const std::byte* data, Bytes bytes) override {
@@ -64,8 +74,9 @@ class MpiTransport final : public Transport {
 
   Communicator group_;
   DelayOptions delays_;
+  std::unique_ptr<Doorbells> bells_;  // null: ranks look by themselves
   // Shared with the callbacks on events, which may come when the transport is gone.
-  std::shared_ptr<Signal> signal_ = std::make_shared<Signal>();
+  std::shared_ptr<Signal> signal_;
   std::atomic<bool> is_closing_{false};
   std::mutex mutex_;
   std::vector<MessagePointer> new_messages_;  // under mutex_
@@ -120,8 +131,8 @@ Channel& MpiTransport::channel_of(const Message& message) {
   const ChannelKey key{message.direction, message.peer, message.tag};
   const auto found = channels_.find(key);
   if (found != channels_.end()) return found->second;
-  // The stream of delays: unique for (peer, tag, direction), tags being 0 and 1.
-  const auto number = static_cast<std::uint64_t>(message.peer) * 4 + static_cast<std::uint64_t>(message.tag) * 2 +
+  // The stream of delays: unique for (peer, tag, direction).
+  const auto number = static_cast<std::uint64_t>((message.peer * kind_count + message.tag) * 2) +
                       static_cast<std::uint64_t>(message.direction);
   return channels_.try_emplace(key, number, delays_).first->second;
 }
@@ -139,6 +150,9 @@ bool MpiTransport::advance_channels() {
   const auto wake = [signal = signal_] { signal->raise(); };
   bool has_moved = false;
   for (auto& [key, channel] : channels_) has_moved = channel.advance(posted_, wake) || has_moved;
+  for (const int peer : posted_.take_peers_sent_to()) {
+    if (bells_) bells_->ring(peer);
+  }
   return has_moved;
 }
 
@@ -158,10 +172,14 @@ void MpiTransport::pause(Backoff& backoff) {
       std::any_of(channels_.begin(), channels_.end(), [](const auto& c) { return c.second.is_delayed(); });
   if (posted_.empty() && !is_delayed) {
     signal_->wait();
+    backoff.reset();
     return;
   }
+  const bool is_woken = bells_ && bells_->reach_all();
   const Seconds length = backoff.next();
-  if (length.value > 0) signal_->wait(length);
+  if (length.value <= 0) return;
+  // MPI may need several looks at what it was given: after a bell it is asked as often as after a message.
+  if (signal_->wait(is_woken && !is_delayed ? longest_between_looks : length)) backoff.reset();
 }
 
 void MpiTransport::close() {
@@ -179,8 +197,9 @@ void MpiTransport::close() {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_mpi_transport(const Communicator& group, DelayOptions delays, Bytes largest_piece) {
-  return std::make_unique<MpiTransport>(group, delays, largest_piece);
+std::unique_ptr<Transport> make_mpi_transport(const Communicator& group, DelayOptions delays, Bytes largest_piece,
+                                              Looks looks) {
+  return std::make_unique<MpiTransport>(group, delays, largest_piece, looks);
 }
 
 }  // namespace penstock

@@ -40,6 +40,7 @@ void PostedMessages::post_piece(Message& message, std::int64_t offset, int bytes
 
 bool PostedMessages::post(const std::shared_ptr<Message>& message) {
   message->started = now();
+  if (message->direction == Direction::send) sent_to_.push_back(message->peer);
   std::int64_t offset = 0;
   try {
     do {  // a message of no bytes is sent too: it holds its place in the channel

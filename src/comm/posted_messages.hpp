@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <mpi.h>
@@ -25,6 +26,8 @@ class PostedMessages {
   /// Gives `message` to MPI, piece by piece. A refusal becomes its failure; it is then finished when the pieces before
   /// the refused one are, which is at once (the result is true) if there are none.
   bool post(const std::shared_ptr<Message>& message);
+  /// Those that messages were sent to since the last call, perhaps several times.
+  std::vector<int> take_peers_sent_to() { return std::exchange(sent_to_, {}); }
   /// Lets MPI progress and returns the messages that are finished, with or without a failure.
   Finished test();
   /// Takes back the receives that no message has met. They are returned by test(), with a failure.
@@ -46,7 +49,8 @@ class PostedMessages {
   std::int64_t largest_piece_;
   std::vector<MPI_Request> requests_;  // MPI_REQUEST_NULL once complete, until remove_finished()
   std::vector<Piece> pieces_;          // of the same indices
-  std::vector<int> indices_;           // scratch of test(), as is
+  std::vector<int> sent_to_;
+  std::vector<int> indices_;  // scratch of test(), as is
   std::vector<MPI_Status> statuses_;
 };
 

@@ -1,42 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
+#include <atomic>
+#include <cstdint>
 #include <mutex>
-#include <utility>
+#include <optional>
 
 #include "base/units.hpp"
 
 namespace penstock {
 
-/// A flag that one thread sleeps on and any thread raises; raised before the sleep, it ends the sleep at once.
+/// What a thread sleeps on, and others raise to end its sleep. It may lie in memory that processes share.
+using WakeFlag = std::atomic<std::uint32_t>;
+static_assert(WakeFlag::is_always_lock_free && sizeof(WakeFlag) == 4, "the kernel looks at its 32 bits");
+
+/// Raises the flag, and wakes who sleeps on it. Asks the kernel only if the flag was down.
+void raise(WakeFlag& flag);
+
+/// Sleeps until the flag is raised, but not longer than `longest`, if that is given, and lowers it. Raised before the
+/// sleep, it ends it at once. Returns whether it was raised. For one thread.
+bool wait_for(WakeFlag& flag, std::optional<Seconds> longest = std::nullopt);
+
+/// A flag that one thread sleeps on and any thread of the process raises, also after the memory of the flag is gone.
 class Signal {
  public:
+  /// On a flag of its own, or on `flag`, which lives until `detach`.
+  explicit Signal(WakeFlag* flag = nullptr) : flag_{flag == nullptr ? &own_ : flag} {}
+
   void raise() {
-    {
-      const std::lock_guard lock{mutex_};
-      is_raised_ = true;
-    }
-    raised_.notify_one();
+    const std::lock_guard lock{mutex_};
+    if (flag_ != nullptr) penstock::raise(*flag_);
   }
-  /// Sleeps until the flag is raised, and lowers it.
-  void wait() {
-    std::unique_lock lock{mutex_};
-    raised_.wait(lock, [this] { return is_raised_; });
-    is_raised_ = false;
-  }
-  /// The same, but not longer than `longest`.
-  void wait(Seconds longest) {
-    std::unique_lock lock{mutex_};
-    raised_.wait_for(lock, std::chrono::duration<double>{longest.value}, [this] { return is_raised_; });
-    is_raised_ = false;
+  bool wait(std::optional<Seconds> longest = std::nullopt) { return wait_for(*flag_, longest); }
+  /// From now on nobody waits, and the flag is not touched.
+  void detach() {
+    const std::lock_guard lock{mutex_};
+    flag_ = nullptr;
   }
 
  private:
+  WakeFlag own_{0};
   std::mutex mutex_;
-  std::condition_variable raised_;
-  bool is_raised_ = false;
+  WakeFlag* flag_;
 };
 
 }  // namespace penstock

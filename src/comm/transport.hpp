@@ -16,7 +16,15 @@ namespace penstock {
 /// one, sends and receives match in order; different channels never wait for each other (design, section 3).
 class Transport {
  public:
-  enum class Kind : std::uint8_t { activations, gradients, checkpoints };
+  enum class Kind : std::uint8_t {
+    activations,
+    gradients,
+    checkpoints,
+    ready_for_activations,  ///< what a receiver tells the sender of a priced message (priced_transport.hpp)
+    ready_for_gradients,
+    ready_for_checkpoints
+  };
+  static constexpr int kind_count = 6;
   virtual ~Transport() = default;
   /// Any thread may call. Queues a send to (receive from) `peer` on the channel of `kind`, after all of `after` and in
   /// the order of calls on this channel. Returns at once; the memory must live until the event. A failed `after` fails
@@ -39,7 +47,13 @@ class Transport {
 /// Wait for the events before destroying the transport: the destructor fails what still waits for inputs, takes back
 /// receives that no message has met, allows sends a second to be taken by their peers, and gives up the rest with a
 /// warning.
+///
+/// `looks` says how a rank learns that a message has come. By bells, ranks of one machine wake each other after each
+/// send, and look on their own every 2 ms only, if no rank is elsewhere: for small messages, which need no further
+/// exchange. Construction and destruction are then collective.
+enum class Looks : std::uint8_t { by_themselves, by_bells };
 std::unique_ptr<Transport> make_mpi_transport(const Communicator& group, DelayOptions delays,
-                                              Bytes largest_piece = Bytes{std::int64_t{1} << 30});
+                                              Bytes largest_piece = Bytes{std::int64_t{1} << 30},
+                                              Looks looks = Looks::by_themselves);
 
 }  // namespace penstock

@@ -104,9 +104,11 @@ void describe(Visitor& visit, OutputOptions& options) {
 struct TestingOptions {
   DelayOptions delays;
   std::vector<std::int32_t> non_finite_steps;  ///< from 1
+  std::optional<std::int32_t> delay_rank;      ///< of the pipeline, on the priced device
+  Seconds rank_delay{0};
   friend bool operator==(const TestingOptions& a, const TestingOptions& b) {
     return a.delays.seed == b.delays.seed && a.delays.longest == b.delays.longest &&
-           a.non_finite_steps == b.non_finite_steps;
+           a.non_finite_steps == b.non_finite_steps && a.delay_rank == b.delay_rank && a.rank_delay == b.rank_delay;
   }
 };
 
@@ -116,6 +118,12 @@ void describe(Visitor& visit, TestingOptions& options) {
   visit(
       "non_finite_steps", options.non_finite_steps,
       {.help = "steps, counted from 1, at which a gradient is made not finite", .unit = "steps", .range = at_least(1)});
+  visit("delay_rank", options.delay_rank,
+        {.help = "priced device: the rank of the pipeline whose compute lane is late by rank_delay, once in each step",
+         .range = at_least(0),
+         .when_absent = "none"});
+  visit("rank_delay", options.rank_delay,
+        {.help = "by how much delay_rank is late, in the middle of its list; not scaled", .range = between(0, 60)});
 }
 
 }  // namespace penstock

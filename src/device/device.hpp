@@ -59,8 +59,9 @@ struct DelayOptions {
   Seconds longest{0};  ///< 0: none
 };
 
-/// Memory, queues and copies of one accelerator. `device/host` is the asynchronous host implementation; `device/cuda`
-/// is to come. All functions may be called from one thread; work of different queues runs concurrently.
+/// Memory, queues and copies of one accelerator. `device/host` is the asynchronous host implementation, `device/priced`
+/// waits in place of work; `device/cuda` is to come. All functions may be called from one thread; work of different
+/// queues runs concurrently.
 class Device {
  public:
   virtual ~Device() = default;

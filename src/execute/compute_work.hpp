@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/index.hpp"
-#include "execute/executor.hpp"
 #include "execute/run_plan.hpp"
+#include "execute/stage_work.hpp"
 #include "kernels/kernels.hpp"
 #include "stage/stage.hpp"
 
@@ -16,7 +16,7 @@ namespace penstock {
 
 /// Runs the compute actions of one planned schedule on this rank's stages. Forward-only schedules need nothing else;
 /// TrainingWork adds the CPU stages.
-class ComputeWork : public StageWork {
+class ComputeWork : public MemoryWork {
  public:
   /// What the last stage gives: losses, or logits written behind its workspace
   /// (generation_logits_offset), without a loss.

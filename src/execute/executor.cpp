@@ -27,8 +27,8 @@ Transport::Kind transport_kind(Op op) {
   fail(ExitCode::internal, "{} is no message", name_of(op));
 }
 
-Bytes size_of_span(std::span<std::byte> span) {
-  return {static_cast<std::int64_t>(span.size())};
+bool is_eviction(Op op) {
+  return op == Op::evict_forward || op == Op::evict_backward;
 }
 
 }  // namespace
@@ -151,6 +151,7 @@ class Executor::Preparation {
       case BufferKind::checkpoint:
       case BufferKind::offloadable:
       case BufferKind::key_value_gradients:
+      case BufferKind::optimizer_states:
         break;  // of schedules whose mathematics does not run yet
     }
   }
@@ -191,7 +192,7 @@ Executor::~Executor() {
   }
 }
 
-void Executor::run(std::int32_t step, Timeline* trace) {
+void Executor::run(std::int32_t step, Timeline* trace, const std::function<void()>& before_start) {
   {
     const std::lock_guard lock{progress_->mutex};
     progress_->outstanding = list_.size();
@@ -209,7 +210,9 @@ void Executor::run(std::int32_t step, Timeline* trace) {
     for (const auto needed : prepared.after) after.push_back(events_[static_cast<std::size_t>(needed)]);
     remember(position, issue(prepared, std::move(after)));
   }
-  all_issued.succeed(now());
+  if (before_start) before_start();
+  started_ = now();
+  all_issued.succeed(started_);
   wait_for_all();
   collect(step, trace);
 }
@@ -223,32 +226,24 @@ void Executor::take_and_free(const Prepared& prepared) {
   for (const auto& range : prepared.frees) resources_.arena->free(range.offset);
 }
 
-std::span<std::byte> Executor::within(const Prepared& prepared, std::span<std::byte> host) {
-  require(size_of_span(host) <= prepared.bytes, "{} copies {} bytes, but its device buffer has {}",
-          to_text(prepared.action), host.size(), prepared.bytes.value);
-  return host;
-}
-
 Event Executor::issue(const Prepared& prepared, std::vector<Event> after) {
   auto& lanes = *resources_.lanes;
   auto* work = resources_.work;
   const auto& action = prepared.action;
   switch (prepared.lane) {
     case Lane::compute:
+      // Nothing is moved: the memory is free once what used it is done.
+      if (is_eviction(action.op)) return lanes.compute->submit(std::move(after), [] {});
       return lanes.compute->submit(std::move(after),
                                    [work, &prepared] { work->compute(prepared.action, prepared.buffers); });
     case Lane::cpu:
       return lanes.cpu->submit(std::move(after), [work, &prepared] { work->cpu(prepared.action); });
-    case Lane::to_host: {
-      const auto host = within(prepared, work->host_gradients(action.stage));
-      return resources_.device->copy_to_host(*lanes.to_host, std::move(after), host.data(), prepared.device_data,
-                                             size_of_span(host));
-    }
-    case Lane::to_device: {
-      const auto host = within(prepared, work->host_parameters(action.stage));
-      return resources_.device->copy_to_device(*lanes.to_device, std::move(after), prepared.device_data, host.data(),
-                                               size_of_span(host));
-    }
+    case Lane::to_host:
+      return work->copy(action, {resources_.device, lanes.to_host.get(), prepared.device_data, prepared.bytes},
+                        std::move(after));
+    case Lane::to_device:
+      return work->copy(action, {resources_.device, lanes.to_device.get(), prepared.device_data, prepared.bytes},
+                        std::move(after));
     case Lane::send:
       return resources_.transport->send(prepared.peer, transport_kind(action.op), std::move(after),
                                         prepared.device_data, prepared.bytes);
@@ -288,11 +283,13 @@ void Executor::wait_for_all() {
 
 void Executor::collect(std::int32_t step, Timeline* trace) {
   compute_busy_ = {};
+  duration_ = {};
   if (trace != nullptr) add_memory(step, *trace);
   for (std::size_t position = 0; position < list_.size(); ++position) {
     const auto& prepared = list_[position];
     const auto& state = events_[position].state();
     if (!state) continue;
+    duration_ = std::max(duration_, state->finished() - started_);
     if (prepared.lane == Lane::compute) compute_busy_ += state->finished() - state->started();
     if (trace == nullptr) continue;
     trace->spans.push_back({step, rank_.value(), prepared.lane, prepared.peer, prepared.action, state->started(),

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -17,25 +17,13 @@
 #include "comm/transport.hpp"
 #include "device/arena.hpp"
 #include "device/device.hpp"
+#include "execute/stage_work.hpp"
 #include "memory/plan.hpp"
 #include "schedule/schedule.hpp"
 #include "stage/stage.hpp"
 #include "trace/timeline.hpp"
 
 namespace penstock {
-
-/// What actions do to memory: the second of the two run-time seams (the first is Device; design, section 4).
-class StageWork {
- public:
-  virtual ~StageWork() = default;
-  /// Runs F, B, I, W or R on the compute lane. `buffers` holds the addresses that the action uses.
-  virtual void compute(const Action& action, const StageBuffers& buffers) = 0;
-  /// Runs REDUCE, VALIDATE or STEP on the CPU lane; may block on messages.
-  virtual void cpu(const Action& action) = 0;
-  /// The stage's host copies: destination of OFFLOAD_G, source of FETCH_F.
-  virtual std::span<std::byte> host_gradients(Stage stage) = 0;
-  virtual std::span<std::byte> host_parameters(Stage stage) = 0;
-};
 
 /// The lanes of a rank: one queue each, shared by the executors of all its schedules.
 struct LaneQueues {
@@ -73,11 +61,14 @@ class Executor {
   /// One step; returns when all of the rank's actions are complete. Rethrows the first failure of an action at once,
   /// without waiting for messages that other ranks may never send: with peers the job must then be ended; alone, the
   /// destructor waits for what is queued. `trace`: append the step's spans and memory samples (times on the machine's
-  /// clock; may be null).
-  void run(std::int32_t step, Timeline* trace);
+  /// clock; may be null). `before_start`, unless empty, is called once all is issued and before anything starts: where
+  /// ranks wait for each other to start together.
+  void run(std::int32_t step, Timeline* trace, const std::function<void()>& before_start = {});
 
   /// Seconds that the compute lane was busy in the last run.
   Seconds compute_busy() const { return compute_busy_; }
+  /// From the start of the last run, behind `before_start`, to the end of the rank's last action.
+  Seconds duration() const { return duration_; }
   /// Actions completed since construction: the watchdog's sign of progress. Any thread.
   std::int64_t completed() const { return progress_->completed.load(); }
   /// The first actions that are not complete, for the watchdog's report: "1F3 (compute lane), ...". Any thread, while
@@ -107,8 +98,6 @@ class Executor {
   };
 
   void take_and_free(const Prepared& prepared);
-  /// The host side of a copy, which must not be longer than the device's.
-  static std::span<std::byte> within(const Prepared& prepared, std::span<std::byte> host);
   Event issue(const Prepared& prepared, std::vector<Event> after);
   void remember(std::size_t position, const Event& event);
   void wait_for_all();
@@ -123,6 +112,8 @@ class Executor {
   mutable std::mutex events_mutex_;
   std::vector<Event> events_;  // by list position, of the current run
   Seconds compute_busy_{0};
+  Seconds started_{0};
+  Seconds duration_{0};
   Bytes persistent_bytes_{0};
   std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
 };

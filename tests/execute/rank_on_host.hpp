@@ -26,7 +26,7 @@
 namespace penstock::test {
 
 /// Records what it is asked to run, and does `on_compute` and `on_cpu`, if they are set.
-class RecordingWork : public StageWork {
+class RecordingWork : public MemoryWork {
  public:
   RecordingWork(std::int32_t stages, std::int64_t host_bytes)
       : gradients_{stages, std::vector<std::byte>(static_cast<std::size_t>(host_bytes))}, parameters_{gradients_} {}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute/stage_work.hpp"
+
+#include <utility>
+
+#include "base/error.hpp"
+#include "schedule/text.hpp"
+
+namespace penstock {
+namespace {
+
+/// The bytes that the host has; the device's buffer may be longer, as plans round up.
+Bytes bytes_to_copy(const Action& action, const CopyPlace& place, std::span<std::byte> host) {
+  const Bytes bytes{static_cast<std::int64_t>(host.size())};
+  require(bytes <= place.bytes, "{} copies {} bytes, but its device buffer has {}", to_text(action), bytes.value,
+          place.bytes.value);
+  return bytes;
+}
+
+}  // namespace
+
+Event MemoryWork::copy(const Action& action, const CopyPlace& place, std::vector<Event> after) {
+  if (action.op == Op::offload_gradients) {
+    const auto host = host_gradients(action.stage);
+    const Bytes bytes = bytes_to_copy(action, place, host);
+    return place.device->copy_to_host(*place.queue, std::move(after), host.data(), place.data, bytes);
+  }
+  if (action.op == Op::fetch_forward) {
+    const auto host = host_parameters(action.stage);
+    const Bytes bytes = bytes_to_copy(action, place, host);
+    return place.device->copy_to_device(*place.queue, std::move(after), place.data, host.data(), bytes);
+  }
+  fail(ExitCode::internal, "{}: no device but the priced one runs {} yet", to_text(action), name_of(action.op));
+}
+
+}  // namespace penstock

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/index.hpp"
+#include "base/units.hpp"
+#include "device/device.hpp"
+#include "schedule/action.hpp"
+#include "stage/stage.hpp"
+
+namespace penstock {
+
+/// The device side of a copy between host and device, and the queue of its lane.
+struct CopyPlace {
+  Device* device = nullptr;
+  Queue* queue = nullptr;
+  std::byte* data = nullptr;
+  Bytes bytes{0};
+};
+
+/// What actions do to memory: the second of the two run-time seams (the first is Device; design, section 4).
+class StageWork {
+ public:
+  virtual ~StageWork() = default;
+  /// Runs F, B, I, W or R on the compute lane. `buffers` holds the addresses that the action uses.
+  virtual void compute(const Action& action, const StageBuffers& buffers) = 0;
+  /// Runs REDUCE, VALIDATE or STEP on the CPU lane; may block on messages.
+  virtual void cpu(const Action& action) = 0;
+  /// Queues FETCH_F, FETCH_B, OFFLOAD_G, OFFLOAD_A or RELOAD_A behind `after`: where the host keeps what is copied is
+  /// the work's to know.
+  virtual Event copy(const Action& action, const CopyPlace& place, std::vector<Event> after) = 0;
+};
+
+/// Work on real memory: OFFLOAD_G and FETCH_F copy from and to the memory that a stage has on the host.
+class MemoryWork : public StageWork {
+ public:
+  /// @throws Error internal for copies that no device runs yet, and if the host's memory is longer than the device's
+  Event copy(const Action& action, const CopyPlace& place, std::vector<Event> after) override;
+  /// The stage's host copies: destination of OFFLOAD_G, source of FETCH_F.
+  virtual std::span<std::byte> host_gradients(Stage stage) = 0;
+  virtual std::span<std::byte> host_parameters(Stage stage) = 0;
+};
+
+}  // namespace penstock
