@@ -12,7 +12,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "optimizer/host_block.hpp"
+#include "base/host_block.hpp"
 #include "optimizer/host_stage.hpp"
 #include "optimizer/step.hpp"
 

@@ -9,7 +9,8 @@
 
 namespace penstock {
 
-/// What the process returns to its shell; scripts and batch systems branch on these (design, section 8).
+/// What the process returns to its shell; scripts and batch systems branch on these (design, section 8; 74 is
+/// decision 0007).
 enum class ExitCode : int {
   finished = 0,
   internal = 1,       ///< a fault of the program itself
@@ -18,6 +19,7 @@ enum class ExitCode : int {
   damaged_input = 4,  ///< unreadable or damaged data, schedule file or checkpoint
   not_finite = 5,     ///< loss or gradients not finite
   no_progress = 6,    ///< the watchdog saw no action complete
+  cannot_write = 74,  ///< a full or failing disk: free some room and submit again
   stopped_early = 75  ///< stopped on purpose after a checkpoint: submit again
 };
 
@@ -45,5 +47,9 @@ void require(bool condition, fmt::format_string<Arguments...> format, Arguments&
 
 /// `<file>: <what the operating system says of errno>`, for failed system calls.
 std::string system_error_text(const std::string& doing, int error_number);
+
+/// Of a file that could not be written: cannot_write where the disk is full or fails, over a quota or a limit of the
+/// file's size; bad_input where the deck or the command line names a place that cannot be written.
+ExitCode code_of_failed_write(int error_number);
 
 }  // namespace penstock

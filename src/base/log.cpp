@@ -38,10 +38,13 @@ void write_line(std::FILE* stream, const std::string& line) {
   std::fflush(stream);
 }
 
-void write(std::FILE* stream, std::string_view kind, std::string_view text) {
+enum class Speaker : bool { this_rank, all };
+
+void write(std::FILE* stream, Speaker speaker, std::string_view kind, std::string_view text) {
   auto& now = state();
   const std::lock_guard lock{now.mutex};
-  const std::string who = now.rank && !kind.empty() ? fmt::format("rank {}: ", *now.rank) : std::string{};
+  const std::string who =
+      now.rank && speaker == Speaker::this_rank ? fmt::format("rank {}: ", *now.rank) : std::string{};
   const std::string line = fmt::format("{}{}{}\n", who, kind, text);
   write_line(stream, line);
   if (now.file) {
@@ -61,20 +64,23 @@ void set_process(int rank, bool shows_notes) {
 
 void copy_to_file(const std::string& path) {
   std::unique_ptr<std::FILE, FileCloser> file{std::fopen(path.c_str(), "a")};
-  if (!file) throw Error{ExitCode::bad_input, system_error_text("opening the log " + path, errno)};
+  if (!file) throw Error{code_of_failed_write(errno), system_error_text("opening the log " + path, errno)};
   const std::lock_guard lock{state().mutex};
   state().file = std::move(file);
   write_line(state().file.get(), std::exchange(state().before_file, {}));
 }
 
 void note(std::string_view line) {
-  if (state().shows_notes) write(stdout, "", line);
+  if (state().shows_notes) write(stdout, Speaker::all, "", line);
 }
 void warning(std::string_view line) {
-  write(stderr, "warning: ", line);
+  write(stderr, Speaker::this_rank, "warning: ", line);
 }
 void error(std::string_view line) {
-  write(stderr, "error: ", line);
+  write(stderr, Speaker::this_rank, "error: ", line);
+}
+void common_error(std::string_view line) {
+  write(stderr, Speaker::all, "error: ", line);
 }
 
 }  // namespace penstock::log

@@ -23,6 +23,9 @@ void note(std::string_view line);
 void warning(std::string_view line);
 void error(std::string_view line);
 
+/// A line on standard error without a rank: for a failure that the ranks have agreed on, told by one of them.
+void common_error(std::string_view line);
+
 template <class... Arguments>
 void note(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   note(std::string_view{fmt::format(format, std::forward<Arguments>(arguments)...)});

@@ -28,9 +28,9 @@ HostStageShape host_stage_shape(const RunPlan& plan, Stage stage, std::int32_t r
   const auto parameters = math.layout(BufferKind::parameters);
   const auto gradients = math.layout(BufferKind::gradients);
   HostStageShape result;
-  result.parameters =
-      host_parameters(parameters_of_stage(shape.model, shape.begin, shape.end, shape.first, shape.last),
-                      parameters_of(shape.model), offsets_of(parameters), offsets_of(gradients), shape.first);
+  result.parameters = host_parameters(parameters_of_stage(shape.model, shape.begin, shape.end, shape.first, shape.last),
+                                      canonical_begin(shape.model, shape.begin), offsets_of(parameters),
+                                      offsets_of(gradients), shape.first);
   result.working_bytes = parameters.bytes;
   result.gradient_bytes = gradients.bytes;
   result.storage = shape.storage;

@@ -32,6 +32,8 @@ void Watchdog::watch() {
       seen = current;
       since = now();
     } else if (now() - since > limit_) {
+      // Not under the lock: what is called may take locks of its own, which others hold when they end the watch.
+      lock.unlock();
       expired_(now() - since);
       return;
     }

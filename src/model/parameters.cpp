@@ -131,6 +131,13 @@ std::vector<Parameter> parameters_of_stage(const ModelSpec& spec, Layer begin, L
   return list;
 }
 
+std::int32_t canonical_begin(const ModelSpec& spec, Layer begin) {
+  if (begin == Layer{0}) return 0;
+  const auto embeddings = parameters_of_stage(spec, Layer{0}, Layer{0}, true, false).size();
+  return static_cast<std::int32_t>(embeddings) +
+         begin.value() * static_cast<std::int32_t>(parameters_of_layer(spec, Layer{0}).size());
+}
+
 std::vector<Parameter> parameters_of(const ModelSpec& spec) {
   return parameters_of_stage(spec, Layer{0}, Layer{spec.layers}, true, true);
 }

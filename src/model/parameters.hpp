@@ -63,6 +63,10 @@ std::vector<Parameter> parameters_of(const ModelSpec& spec);
 /// one table, at the front.
 std::vector<Parameter> parameters_of_stage(const ModelSpec& spec, Layer begin, Layer end, bool first, bool last);
 
+/// The place in parameters_of of the first parameter of the stage that begins with layer `begin`; 0 for the first
+/// stage. The others follow it, but for a last stage's copy of a tied table.
+std::int32_t canonical_begin(const ModelSpec& spec, Layer begin);
+
 /// Writes the initial values of elements [first, first + count) of `parameter` to `out`: the constant, or normal
 /// numbers that depend on the seed, the canonical name and the element's index alone, so that any rank can draw any
 /// part.

@@ -2,7 +2,6 @@
 #include "optimizer/host_stage.hpp"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "base/error.hpp"
@@ -43,21 +42,18 @@ void check(const HostStageShape& shape) {
 
 }  // namespace
 
-std::vector<HostParameter> host_parameters(const std::vector<Parameter>& stage, const std::vector<Parameter>& model,
+std::vector<HostParameter> host_parameters(const std::vector<Parameter>& stage, std::int32_t begin,
                                            const std::vector<Bytes>& working_offsets,
                                            const std::vector<Bytes>& gradient_offsets, bool is_first_stage) {
   require(working_offsets.size() >= stage.size() && gradient_offsets.size() >= stage.size(),
           "a stage of {} parameters, but {} offsets of parameters and {} of gradients", stage.size(),
           working_offsets.size(), gradient_offsets.size());
-  std::map<std::string, std::int32_t> canonical;
-  for (const auto& parameter : model) canonical.emplace(parameter.name, static_cast<std::int32_t>(canonical.size()));
   std::vector<HostParameter> entries;
   entries.reserve(stage.size());
   for (std::size_t i = 0; i < stage.size(); ++i) {
-    const auto found = canonical.find(stage[i].name);
-    require(found != canonical.end(), "the model has no parameter {}", stage[i].name);
     const bool is_copy = stage[i].role == ParameterRole::token_embedding && !is_first_stage;
-    entries.push_back({stage[i], found->second, working_offsets[i], gradient_offsets[i], !is_copy});
+    const std::int32_t canonical = is_copy ? 0 : begin + static_cast<std::int32_t>(i);  // the table is the first of all
+    entries.push_back({stage[i], canonical, working_offsets[i], gradient_offsets[i], !is_copy});
   }
   return entries;
 }

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "base/host_block.hpp"
 #include "base/units.hpp"
 #include "kernels/tensor.hpp"
 #include "kernels/workers.hpp"
 #include "model/parameters.hpp"
-#include "optimizer/host_block.hpp"
 #include "optimizer/shard.hpp"
 
 namespace penstock {
@@ -26,10 +26,10 @@ struct HostParameter {
 };
 
 /// Joins a stage's parameters with the offsets of StageMath::layout (parameters, gradients), entry by entry; further
-/// entries of the layouts are of no interest here (the second accumulator of a tied table). A token table that is not
-/// the first stage's is a tied copy and has no master. @throws Error internal if a name is not the model's or an offset
-/// is missing.
-std::vector<HostParameter> host_parameters(const std::vector<Parameter>& stage, const std::vector<Parameter>& model,
+/// entries of the layouts are of no interest here (the second accumulator of a tied table). `begin`: canonical_begin of
+/// the stage. A token table that is not the first stage's is a tied copy and has no master. @throws Error internal if
+/// an offset is missing.
+std::vector<HostParameter> host_parameters(const std::vector<Parameter>& stage, std::int32_t begin,
                                            const std::vector<Bytes>& working_offsets,
                                            const std::vector<Bytes>& gradient_offsets, bool is_first_stage);
 

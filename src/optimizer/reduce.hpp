@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <span>
 
+#include "base/host_block.hpp"
 #include "base/units.hpp"
 #include "comm/communicator.hpp"
 #include "kernels/workers.hpp"
-#include "optimizer/host_block.hpp"
 #include "optimizer/host_stage.hpp"
 
 namespace penstock {

@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <set>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/handle.hpp"
+#include "base/host_block.hpp"
 #include "base/index.hpp"
+#include "base/log.hpp"
 #include "base/random.hpp"
 #include "base/units.hpp"
 
@@ -90,6 +99,66 @@ TEST(Fail, CarriesTheExitCodeAndTheMessage) {
     EXPECT_EQ(error.code(), ExitCode::does_not_fit);
     EXPECT_STREQ(error.what(), "needs 7 bytes");
   }
+}
+
+TEST(CodeOfFailedWrite, TellsAFullDiskFromAPlaceThatCannotBeWritten) {
+  EXPECT_EQ(code_of_failed_write(ENOSPC), ExitCode::cannot_write);
+  EXPECT_EQ(code_of_failed_write(EDQUOT), ExitCode::cannot_write);
+  EXPECT_EQ(code_of_failed_write(EACCES), ExitCode::bad_input);
+  EXPECT_EQ(code_of_failed_write(ENOENT), ExitCode::bad_input);
+}
+
+TEST(Log, NamesTheRankOfAnErrorUnlessAllHaveIt) {
+  log::set_process(3, false);
+  testing::internal::CaptureStderr();
+
+  log::error("of one");
+  log::common_error("of all");
+
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "rank 3: error: of one\nerror: of all\n");
+}
+
+TEST(Counted, TakesThePluralUnlessThereIsOne) {
+  EXPECT_EQ(counted(1, "rank"), "1 rank");
+  EXPECT_EQ(counted(0, "rank"), "0 ranks");
+  EXPECT_EQ(counted(2, "micro-batch", "micro-batches"), "2 micro-batches");
+  EXPECT_EQ(counted(1, "entry", "entries"), "1 entry");
+}
+
+TEST(HostBlock, NamesWhatDoesNotFitAndWhatToDo) {
+  for (const Bytes absurd : {Bytes{std::int64_t{1} << 60}, Bytes{std::numeric_limits<std::int64_t>::max()}}) {
+    try {
+      const HostBlock block{absurd, "the fp32 masters of stage 3", "buy more"};
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::does_not_fit);
+      EXPECT_THAT(error.what(),
+                  testing::AllOf(testing::HasSubstr("the fp32 masters of stage 3: Cannot allocate memory"),
+                                 testing::HasSubstr("; buy more")));
+    }
+  }
+}
+
+TEST(HostBlock, IsZeroAndAlignedToAHugePage) {
+  for (const std::int64_t size : {std::int64_t{100}, HostBlock::alignment + 100}) {
+    const HostBlock block{Bytes{size}, "a test"};
+
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block.data()) % std::uintptr_t{HostBlock::alignment}, 0U);
+    EXPECT_TRUE(std::all_of(block.data(), block.data() + size, [](std::byte b) { return b == std::byte{0}; }));
+  }
+}
+
+TEST(HostBlockDeathTest, StopsWhatRunsOverItsLastPage) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::int64_t page = sysconf(_SC_PAGESIZE);
+  const HostBlock block{Bytes{page}, "a test"};
+
+  EXPECT_DEATH(*reinterpret_cast<volatile char*>(block.data() + page) = 1, "");
+}
+
+TEST(HostBlock, OfNoBytesHasAnAddress) {
+  EXPECT_NE(HostBlock(Bytes{0}, "nothing").data(), nullptr);
+  EXPECT_EQ(HostBlock{}.data(), nullptr);
 }
 
 }  // namespace

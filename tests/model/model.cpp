@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <numeric>
 #include <set>
 #include <string>
@@ -135,6 +137,22 @@ TEST(StageParameters, OfAllStagesAreThoseOfTheModel) {
 
     EXPECT_EQ(joined, names_of(parameters_of(untied)));
     EXPECT_EQ(std::set<std::string>(joined.begin(), joined.end()).size(), joined.size());
+  }
+}
+
+TEST(StageParameters, StandOneBehindTheOtherInTheModelsList) {
+  for (const bool is_tied : {false, true}) {
+    ModelSpec spec = gpt2_124m();
+    spec.tie_embeddings = is_tied;
+    const auto model = names_of(parameters_of(spec));
+    for (const int begin : {0, 1, 5, 11}) {
+      const auto stage = names_of(parameters_of_stage(spec, Layer{begin}, Layer{12}, begin == 0, true));
+      const auto first = static_cast<std::size_t>(canonical_begin(spec, Layer{begin}));
+
+      // All but a last stage's copy of a tied table.
+      ASSERT_LE(first, model.size());
+      EXPECT_TRUE(std::equal(model.begin() + static_cast<std::ptrdiff_t>(first), model.end(), stage.begin()));
+    }
   }
 }
 

@@ -87,13 +87,15 @@ TEST(HostStage, GivesATiedCopyNoState) {
   const std::vector<Parameter> last{model[1], model[0]};
   const std::vector<Bytes> offsets{Bytes{0}, Bytes{1024}};
 
-  HostStageShape shape{.parameters = host_parameters(last, model, offsets, offsets, false),
+  HostStageShape shape{.parameters = host_parameters(last, 1, offsets, offsets, false),
                        .working_bytes = Bytes{2048},
                        .gradient_bytes = Bytes{2048}};
   const HostStage stage{shape};
 
   ASSERT_EQ(stage.state().size(), 1U);
   EXPECT_EQ(stage.state()[0].piece, (ShardPiece{0, 0, 200}));
+  EXPECT_EQ(shape.parameters[0].canonical, 1);
+  EXPECT_EQ(shape.parameters[1].canonical, 0);
   EXPECT_EQ(stage.gradient(1).size(), 100U);
   EXPECT_EQ(stage.working_copy(1).data(), stage.working_copy().data() + 1024);
 }
@@ -103,7 +105,7 @@ TEST(HostParameters, KeepTheMasterOfTheTableOnTheFirstStage) {
   model[0].role = ParameterRole::token_embedding;
   const std::vector<Bytes> offsets{Bytes{0}, Bytes{1024}, Bytes{4096}};  // a third: the table's second accumulator
 
-  const auto entries = host_parameters(model, model, offsets, offsets, true);
+  const auto entries = host_parameters(model, 0, offsets, offsets, true);
 
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_TRUE(entries[0].mastered && entries[1].mastered);
@@ -111,14 +113,11 @@ TEST(HostParameters, KeepTheMasterOfTheTableOnTheFirstStage) {
   EXPECT_EQ(entries[1].gradient_offset, Bytes{1024});
 }
 
-TEST(HostParameters, RefuseAnUnknownNameAndMissingOffsets) {
+TEST(HostParameters, RefuseMissingOffsets) {
   const auto model = tests::parameters_of_sizes({100, 200});
-  auto stranger = tests::parameters_of_sizes({100});
-  stranger[0].name = "stranger";
   const std::vector<Bytes> one{Bytes{0}};
 
-  EXPECT_THROW(host_parameters(stranger, model, one, one, true), Error);
-  EXPECT_THROW(host_parameters(model, model, one, one, true), Error);
+  EXPECT_THROW(host_parameters(model, 0, one, one, true), Error);
 }
 
 TEST(HostStage, RefusesAParameterThatReachesBeyondItsBuffer) {
@@ -133,28 +132,6 @@ TEST(HostStage, RefusesAParameterThatReachesBeyondItsBuffer) {
     EXPECT_EQ(error.code(), ExitCode::internal);
     EXPECT_THAT(error.what(), HasSubstr("p1"));
   }
-}
-
-TEST(HostBlock, NamesWhatDoesNotFit) {
-  try {
-    const HostBlock block{Bytes{std::int64_t{1} << 60}, "the fp32 masters of stage 3"};
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::does_not_fit);
-    EXPECT_THAT(error.what(), HasSubstr("the fp32 masters of stage 3"));
-  }
-}
-
-TEST(HostBlock, IsZeroAndAlignedToAHugePageWhenLarge) {
-  const HostBlock block{Bytes{(std::int64_t{1} << 21) + 100}, "a test"};
-
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block.data()) % (std::size_t{1} << 21), 0U);
-  EXPECT_TRUE(
-      std::all_of(block.data(), block.data() + block.bytes().value, [](std::byte b) { return b == std::byte{0}; }));
-}
-
-TEST(HostBlock, OfNoBytesHasNoMemory) {
-  EXPECT_EQ(HostBlock(Bytes{0}, "nothing").data(), nullptr);
 }
 
 }  // namespace

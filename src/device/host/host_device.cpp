@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "device/host/aligned_memory.hpp"
+#include "base/host_block.hpp"
 #include "device/host/host_queue.hpp"
 
 namespace penstock {
@@ -30,7 +30,7 @@ class HostDevice final : public Device {
            "the run keeps (micro-batch, sequence, recompute).",
            to_text(capacity), capacity.value, to_text(capacity_limit_), capacity_limit_.value);
     }
-    memory_ = AlignedMemory{capacity};
+    memory_ = HostBlock{capacity, "the device", "lower memory.device, or run on a machine with more memory"};
     if (contents_ == InitialContents::not_a_number) {
       std::memset(memory_.data(), 0xFF, static_cast<std::size_t>(capacity.value));
     }
@@ -62,7 +62,7 @@ class HostDevice final : public Device {
   Bytes capacity_limit_;
   DelayOptions delays_;
   InitialContents contents_;
-  AlignedMemory memory_;
+  HostBlock memory_;
   std::uint64_t queues_ = 0;
 };
 
