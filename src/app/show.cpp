@@ -4,6 +4,7 @@
 #include "app/commands.hpp"
 #include "app/job.hpp"
 #include "app/text_file.hpp"
+#include "base/counted.hpp"
 #include "config/reader.hpp"
 #include "kernels/workers.hpp"
 #include "schedule/passes.hpp"
@@ -45,13 +46,14 @@ ExitCode show(const ShowCommand& command) {
   const auto schedule = schedule_of(command);
   const auto timeline = simulate(schedule, unit_prices());
   if (!command.csv.empty()) write_text(command.csv, write_schedule_csv(schedule));
-  if (!command.svg.empty()) write_text(command.svg, draw_svg(timeline));
+  if (!command.svg.empty()) write_text(command.svg, draw_svg(timeline, TimeUnit::price));
   if (command.csv == "-" || command.svg == "-") return ExitCode::finished;
   const auto& shape = schedule.shape;
   const auto summary = summarize(timeline);
-  fmt::print("{}: {} ranks, {} stages, {} micro-batches; bubble {:.2f} % where F, I, W, R last 1 and B 2\n{}\n",
-             schedule.name, shape.ranks, shape.stages, shape.micro_batches, 100 * summary.bubble_makespan,
-             draw_text(timeline, command.columns));
+  fmt::print("{}: {}, {}, {}; bubble {:.2f} % where F, I, W, R last 1 and B 2\n{}\n", schedule.name,
+             counted(shape.ranks, "rank"), counted(shape.stages, "stage"),
+             counted(shape.micro_batches, "micro-batch", "micro-batches"), 100 * summary.bubble_makespan,
+             draw_text(timeline, command.columns, TimeUnit::price));
   if (command.all_actions) fmt::print("{}", list_text(schedule));
   return ExitCode::finished;
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/chrome.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "trace/label.hpp"
+#include "schedule/text.hpp"
 
 namespace penstock {
 namespace {
@@ -33,8 +35,8 @@ Json arguments_of(const Span& span) {
   return arguments;
 }
 
-Json event_of(const Span& span, bool with_slice) {
-  return {{"name", full_label(span.action, with_slice)},
+Json event_of(const Span& span, std::int32_t slices) {
+  return {{"name", to_text(span.action, slices)},
           {"cat", std::string{name_of(span.action.op)}},
           {"ph", "X"},
           {"pid", span.rank},
@@ -65,11 +67,11 @@ void name_ranks_and_lanes(const Timeline& timeline, Json& events) {
 }  // namespace
 
 std::string chrome_trace(const Timeline& timeline) {
-  bool has_slices = false;
-  for (const auto& span : timeline.spans) has_slices = has_slices || span.action.slice != Slice{0};
+  std::int32_t slices = 1;
+  for (const auto& span : timeline.spans) slices = std::max(slices, span.action.slice.value() + 1);
   Json events = Json::array();
   name_ranks_and_lanes(timeline, events);
-  for (const auto& span : timeline.spans) events.push_back(event_of(span, has_slices));
+  for (const auto& span : timeline.spans) events.push_back(event_of(span, slices));
   for (const auto& sample : timeline.memory) events.push_back(event_of(sample));
   const Json document{
       {"displayTimeUnit", "ms"}, {"otherData", {{"schedule", timeline.schedule}}}, {"traceEvents", events}};

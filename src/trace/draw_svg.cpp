@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "base/counted.hpp"
+#include "schedule/text.hpp"
 #include "trace/draw.hpp"
 #include "trace/label.hpp"
 #include "trace/summary.hpp"
@@ -127,7 +129,8 @@ struct Unit {
   double seconds;
 };
 
-Unit unit_for(double duration) {
+Unit unit_for(double duration, TimeUnit given) {
+  if (given == TimeUnit::price) return {"units", 1};
   if (duration >= 2) return {"s", 1};
   return duration >= 2e-3 ? Unit{"ms", 1e-3} : Unit{"us", 1e-6};
 }
@@ -150,8 +153,9 @@ struct Row {
 
 class SvgDrawing {
  public:
-  explicit SvgDrawing(const Timeline& timeline) : timeline_{timeline} {
+  SvgDrawing(const Timeline& timeline, TimeUnit unit) : timeline_{timeline} {
     measure();
+    unit_ = unit_for(length_, unit);
     lay_out_rows();
   }
 
@@ -213,25 +217,24 @@ class SvgDrawing {
         width, height);
     put("<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
     const auto steps = steps_of(timeline_);
-    const std::string which =
-        steps.size() == 1 ? fmt::format("step {}", steps.front()) : fmt::format("{} steps", steps.size());
+    const std::string which = steps.size() == 1 ? fmt::format("step {}", steps.front())
+                                                : counted(static_cast<std::int64_t>(steps.size()), "step");
     put("<text x=\"{:.0f}\" y=\"27\" font-size=\"17\" font-weight=\"bold\">{}</text>\n", left,
-        xml_escaped(fmt::format("{}, {} ranks, {}: bubble {:.1f} %", timeline_.schedule, timeline_.ranks, which,
-                                100 * summarize(timeline_).bubble_makespan)));
+        xml_escaped(fmt::format("{}, {}, {}: bubble {:.1f} %", timeline_.schedule, counted(timeline_.ranks, "rank"),
+                                which, 100 * summarize(timeline_).bubble_makespan)));
   }
 
   void draw_axis() {
-    const Unit unit = unit_for(length_);
-    const double distance = tick_distance(length_ / unit.seconds);
+    const double distance = tick_distance(length_ / unit_.seconds);
     const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(distance))));
-    for (int tick = 0; tick * distance <= length_ / unit.seconds * (1 + 1e-9); ++tick) {
-      const double x = left + plot * tick * distance * unit.seconds / length_;
+    for (int tick = 0; tick * distance <= length_ / unit_.seconds * (1 + 1e-9); ++tick) {
+      const double x = left + plot * tick * distance * unit_.seconds / length_;
       put("<path d=\"M{0:.1f} {1:.1f}V{2:.1f}\" stroke=\"#ddd\"/>\n", x, top - 4, bottom_ + 5);
       put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12\" text-anchor=\"middle\" fill=\"#333\">{:.{}f}</text>\n", x,
           bottom_ + 19, tick * distance, decimals);
     }
     put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12\" text-anchor=\"middle\" fill=\"#333\">time [{}]</text>\n",
-        left + plot / 2, bottom_ + 36, unit.name);
+        left + plot / 2, bottom_ + 36, unit_.name);
   }
 
   void draw_names() {
@@ -288,9 +291,9 @@ class SvgDrawing {
 
   /// Shown by browsers when the pointer rests on a box.
   std::string description_of(const Span& span) const {
-    const Unit unit = unit_for(length_);
-    return fmt::format("{} rank {}: {:.3f} to {:.3f} {}", full_label(span.action, last_slice_ > 0), span.rank,
-                       (span.start.value - start_) / unit.seconds, (span.end.value - start_) / unit.seconds, unit.name);
+    return fmt::format("{} rank {}: {:.3f} to {:.3f} {}", to_text(span.action, last_slice_ + 1), span.rank,
+                       (span.start.value - start_) / unit_.seconds, (span.end.value - start_) / unit_.seconds,
+                       unit_.name);
   }
 
   static constexpr double legend_cell = 105;
@@ -313,6 +316,7 @@ class SvgDrawing {
   const Timeline& timeline_;
   double start_ = 0;
   double length_ = 1;
+  Unit unit_{};
   double bottom_ = top;
   std::int32_t last_slice_ = 0;
   std::set<Op> ops_;
@@ -324,8 +328,8 @@ class SvgDrawing {
 
 }  // namespace
 
-std::string draw_svg(const Timeline& timeline) {
-  return SvgDrawing{timeline}.draw();
+std::string draw_svg(const Timeline& timeline, TimeUnit unit) {
+  return SvgDrawing{timeline, unit}.draw();
 }
 
 }  // namespace penstock

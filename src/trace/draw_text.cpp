@@ -54,14 +54,15 @@ void draw_span(const Span& span, const Scale& scale, std::string& row) {
   if (begin < end) row.replace(begin, end - begin, cell_of(span.action, end - begin));
 }
 
-std::string duration_text(double seconds) {
+std::string duration_text(double seconds, TimeUnit unit) {
+  if (unit == TimeUnit::price) return fmt::format("{:.4g} {}", seconds, seconds == 1 ? "unit" : "units");
   if (seconds >= 1) return fmt::format("{:.3f} s", seconds);
   return seconds >= 1e-3 ? fmt::format("{:.3f} ms", seconds * 1e3) : fmt::format("{:.1f} us", seconds * 1e6);
 }
 
 }  // namespace
 
-std::string draw_text(const Timeline& timeline, int columns) {
+std::string draw_text(const Timeline& timeline, int columns, TimeUnit unit) {
   const auto width = static_cast<std::size_t>(std::max(columns, least_columns)) - label_columns - 1;
   const Scale scale = scale_of(timeline, width);
   std::vector<std::string> rows(static_cast<std::size_t>(timeline.ranks), std::string(width, '.'));
@@ -72,8 +73,8 @@ std::string draw_text(const Timeline& timeline, int columns) {
   for (std::size_t rank = 0; rank < rows.size(); ++rank) text += fmt::format("rank {:<4} {}\n", rank, rows[rank]);
   const auto summary = summarize(timeline);
   return text + fmt::format("{}: {} in all, {} a column, bubble {:.1f} %\n", timeline.schedule,
-                            duration_text(scale.seconds_per_column * static_cast<double>(width)),
-                            duration_text(scale.seconds_per_column), 100 * summary.bubble_makespan);
+                            duration_text(scale.seconds_per_column * static_cast<double>(width), unit),
+                            duration_text(scale.seconds_per_column, unit), 100 * summary.bubble_makespan);
 }
 
 }  // namespace penstock

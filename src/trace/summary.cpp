@@ -8,8 +8,9 @@
 #include <set>
 #include <tuple>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
-#include "trace/label.hpp"
+#include "schedule/text.hpp"
 
 namespace penstock {
 namespace {
@@ -145,8 +146,10 @@ Orders orders_of(std::vector<const Span*> spans, std::int32_t rank) {
   return orders;
 }
 
+constexpr std::int32_t several = 2;  // slices: each is named
+
 std::string label_or_nothing(const std::vector<Action>& actions, std::size_t position) {
-  return position < actions.size() ? full_label(actions[position], true) : "nothing";
+  return position < actions.size() ? to_text(actions[position], several) : "nothing";
 }
 
 std::optional<std::string> difference(const Channel& channel, const std::vector<Action>& a,
@@ -192,7 +195,7 @@ std::string first_difference(const Steps& a, const Steps& b, std::int32_t rank) 
 
 void check_comparable(const Timeline& a, const Timeline& b) {
   if (a.ranks != b.ranks)
-    fail(ExitCode::bad_input, "the timelines cannot be compared: {} ranks against {}", a.ranks, b.ranks);
+    fail(ExitCode::bad_input, "the timelines cannot be compared: {} against {}", counted(a.ranks, "rank"), b.ranks);
   if (a.spans.empty() || b.spans.empty()) {
     fail(ExitCode::bad_input, "the timelines cannot be compared: {} has no spans",
          a.spans.empty() ? "the first" : "the second");
@@ -250,8 +253,9 @@ std::string to_text(const TimelineSummary& summary) {
   const auto lanes = lanes_in(summary);
   const auto ops = ops_in(summary);
   std::string text =
-      fmt::format("{} steps of {:.6f} s on {} ranks; bubble {:.1f} % of the makespan, {:.1f} % of the longest span\n",
-                  summary.steps, summary.step_time.value, summary.ranks.size(), 100 * summary.bubble_makespan,
+      fmt::format("{} of {:.6f} s on {}; bubble {:.1f} % of the makespan, {:.1f} % of the longest span\n",
+                  counted(summary.steps, "step"), summary.step_time.value,
+                  counted(static_cast<std::int64_t>(summary.ranks.size()), "rank"), 100 * summary.bubble_makespan,
                   100 * summary.bubble_span);
   text += "busy seconds by lane, then by op\nrank";
   for (const auto lane : lanes) text += fmt::format(" {:>10}", name_of(lane));

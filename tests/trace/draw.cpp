@@ -54,6 +54,16 @@ TEST(DrawText, ShortensLabelsThatDoNotFit) {
   EXPECT_THAT(lines[0], Not(HasSubstr("F10")));
 }
 
+TEST(Drawings, OfPricesSpeakOfUnitsNotOfSeconds) {
+  // 9 units in 45 columns.
+  const std::string text = draw_text(gpipe_timeline(2, 2), 55, TimeUnit::price);
+  const std::string svg = draw_svg(gpipe_timeline(2, 2), TimeUnit::price);
+
+  EXPECT_THAT(text, HasSubstr(": 9 units in all, 0.2 units a column"));
+  EXPECT_THAT(svg, HasSubstr("time [units]"));
+  EXPECT_THAT(svg, HasSubstr(" units</title>"));
+}
+
 TEST(DrawText, OfNothingIsIdle) {
   EXPECT_THAT(draw_text({"none", 1, {}, {}}, 50), HasSubstr("rank 0    ........................................\n"));
 }
