@@ -8,7 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
+#include "config/words.hpp"
+#include "data/tokenizer.hpp"
 #include "schedule/kinds.hpp"
 
 namespace penstock {
@@ -97,14 +100,14 @@ void check_layers_per_stage(const Deck& deck, BrokenRules& broken) {
   const auto count = static_cast<std::int64_t>(list.size());
   if (!deck.schedule.file && count != stages) {
     broken.add({"parallel.layers_per_stage", "parallel.pipeline", "schedule.virtual"},
-               "has {} entries; pipeline {} x virtual {} = {} stages need one each", count, deck.parallel.pipeline,
-               deck.schedule.virtual_stages, stages);
+               "has {}; pipeline {} x virtual {} = {} stages need one each", counted(count, "entry", "entries"),
+               deck.parallel.pipeline, deck.schedule.virtual_stages, stages);
   }
   const std::int64_t sum = std::accumulate(list.begin(), list.end(), std::int64_t{0});
   if (sum != deck.model.layers) {
     broken.add({"parallel.layers_per_stage", "model.layers"},
-               "{} = {} layers, but the model has {}; every layer belongs to one stage", fmt::join(list, " + "), sum,
-               deck.model.layers);
+               "{} = {}, but the model has {}; every layer belongs to one stage", fmt::join(list, " + "),
+               counted(sum, "layer"), deck.model.layers);
   }
 }
 
@@ -117,8 +120,8 @@ void check_stages(const Deck& deck, BrokenRules& broken) {
   if (deck.model.layers >= stages) return;
   broken.add({deck.schedule.virtual_stages > 1 ? "schedule.virtual" : "parallel.pipeline", "parallel.pipeline",
               "schedule.virtual", "model.layers"},
-             "pipeline {} x virtual {} = {} stages, but the model has {} layers; each stage needs at least one",
-             deck.parallel.pipeline, deck.schedule.virtual_stages, stages, deck.model.layers);
+             "pipeline {} x virtual {} = {} stages, but the model has {}; each stage needs at least one",
+             deck.parallel.pipeline, deck.schedule.virtual_stages, stages, counted(deck.model.layers, "layer"));
 }
 
 /// The rules of the schedule's kind; how many micro-batches there are is no part of them.
@@ -159,6 +162,21 @@ void check_texts(const Deck& deck, BrokenRules& broken) {
   }
 }
 
+void check_tokenizer(const Deck& deck, BrokenRules& broken) {
+  const auto& name = deck.data.tokenizer;
+  if (!is_tokenizer_name(name)) {
+    const auto nearest = config::nearest_word(name, {"bytes", "none"});
+    broken.add({"data.tokenizer"},
+               "there is no tokenizer {}{}; it takes bytes, none, or the path of an llm.c tokenizer file (*.bin)",
+               config::shown(name), nearest.empty() ? "" : " (did you mean " + nearest + "?)");
+  } else if (name == "none" && !deck.model.vocabulary) {
+    broken.add(
+        {"model.vocabulary", "data.tokenizer"},
+        "is left out, and tokenizer none does not say how many tokens there are; give that of the tokenizer that "
+        "made the token files (50257 for GPT-2's)");
+  }
+}
+
 void check_validation(const Deck& deck, BrokenRules& broken) {
   if (deck.training.validate_every > 0 && deck.data.validation.empty()) {
     broken.add({"training.validate_every", "data.validation"},
@@ -181,6 +199,7 @@ std::vector<BrokenRule> check_deck(const Deck& deck) {
   check_kind(deck, broken);
   check_learning_rate(deck.training, broken);
   check_texts(deck, broken);
+  check_tokenizer(deck, broken);
   check_validation(deck, broken);
   return broken.take();
 }
@@ -219,6 +238,14 @@ std::vector<std::string> notes_on(const Deck& deck) {
   }
   if (rate.decay == Decay::constant && rate.minimum > 0) {
     notes.push_back(fmt::format("training.learning_rate.minimum {} is not used with decay constant", rate.minimum));
+  }
+  if (deck.model.family == Family::gpt2 && deck.model.rope_theta != ModelOptions{}.rope_theta) {
+    notes.push_back(fmt::format("model.rope_theta {} is not used with family gpt2, whose positions are learned",
+                                deck.model.rope_theta));
+  }
+  if (deck.model.family == Family::llama && deck.model.positions) {
+    notes.push_back(fmt::format("model.positions {} is not used with family llama, whose positions are rotary",
+                                *deck.model.positions));
   }
   if (deck.schedule.file && deck.schedule.virtual_stages > 1) {
     notes.push_back("schedule.virtual is not used: schedule.file says which rank runs which stage");

@@ -4,17 +4,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/units.hpp"
+#include "data/tokenizer.hpp"
 
 namespace penstock {
 namespace {
 
-std::int32_t vocabulary_of(TokenizerKind tokenizer) {
-  switch (tokenizer) {
-    case TokenizerKind::bytes:
-      return 256;
-  }
-  return 0;
+std::int32_t vocabulary_of(const std::string& tokenizer) {
+  const auto vocabulary = make_tokenizer(tokenizer)->vocabulary();
+  if (!vocabulary) fail(ExitCode::bad_input, "data.tokenizer {} has no vocabulary: give model.vocabulary", tokenizer);
+  return *vocabulary;
 }
 
 /// The widths that the families' authors chose: 4 x hidden, or 2/3 of that for the three matrices of SwiGLU.
@@ -27,7 +27,7 @@ void resolve_model(ModelOptions& model, const Deck& deck) {
   model.kv_heads = model.kv_heads.value_or(model.heads);
   model.head_size = model.head_size.value_or(std::max(1, model.hidden / model.heads));
   model.ffn = model.ffn.value_or(usual_ffn(model.family, model.hidden));
-  model.vocabulary = model.vocabulary.value_or(vocabulary_of(deck.data.tokenizer));
+  if (!model.vocabulary) model.vocabulary = vocabulary_of(deck.data.tokenizer);
   if (model.family == Family::gpt2) model.positions = model.positions.value_or(deck.training.sequence);
 }
 

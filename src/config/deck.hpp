@@ -42,7 +42,8 @@ void describe(Visitor& visit, Deck& deck) {
 }
 
 /// The deck with every absent value that follows from others filled in (kv_heads, head_size, ffn, vocabulary, gpt2's
-/// positions, wsd's decay_steps), so that a stored deck means the same to later versions.
+/// positions, wsd's decay_steps), so that a stored deck means the same to later versions. An absent vocabulary is read
+/// from the tokenizer's file, where it is one. @throws Error of make_tokenizer
 Deck resolved(Deck deck);
 
 /// The model that the deck asks for; absent values as in `resolved`.

@@ -35,7 +35,7 @@ constexpr std::array<Rule, 25> rules{{
     {"model.rope_theta", Verdict::note, other_function},
     {"model", Verdict::refuse, other_shape},
     {"data.validation", Verdict::silent, ""},
-    {"data.tokenizer", Verdict::refuse, "tokens now stand for other text than the one that the model has learned"},
+    {"data.tokenizer", Verdict::note, "the samples of text are shown with another tokenizer"},
     {"data", Verdict::note, other_samples},
     {"training.steps", Verdict::note, "from here on the learning rate follows the course over the new number of steps"},
     {"training.sequence", Verdict::note, other_samples},

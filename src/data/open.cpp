@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "data/llmc.hpp"
 #include "data/megatron.hpp"
@@ -18,7 +19,7 @@ namespace penstock {
 namespace {
 
 std::string counted_files(std::size_t count) {
-  return fmt::format("{} {}", count, count == 1 ? "file" : "files");
+  return counted(static_cast<std::int64_t>(count), "file");
 }
 
 /// Files of one kind that were passed over: how many, and the first.
@@ -121,6 +122,15 @@ TokenSource map_tokens(const Located& located, DataSummary& summary) {
   return {std::move(arrays), std::move(maps)};
 }
 
+/// Text beside a tokenizer that decodes only.
+[[noreturn]] void fail_for_text(const Located& located, const OpenOptions& options) {
+  fail(
+      ExitCode::bad_input,
+      "{}: {} is text, and data.tokenizer {} cannot turn text into tokens; name token files instead (llm.c's *.bin, or "
+      "Megatron prefixes), or set data.tokenizer: bytes",
+      options.key, located.files.empty() ? "it" : located.files.front().record.path, options.tokenizer);
+}
+
 /// Names without folders: data that were only moved are the same.
 std::uint64_t fingerprint_of(const DataSummary& summary, const TokenSource& tokens) {
   Fingerprint fingerprint;
@@ -148,6 +158,7 @@ Bytes DataSummary::bytes() const {
 
 OpenedData open_data(const std::vector<std::string>& paths, const OpenOptions& options) {
   const Located located = locate(paths, options.key);
+  if (located.kind == DataKind::text && options.tokenizer != "bytes") fail_for_text(located, options);
   DataSummary summary{.key = options.key, .kind = located.kind, .notes = located.notes};
   TokenSource tokens =
       located.kind == DataKind::text ? TextReader{options, summary}.read(located.files) : map_tokens(located, summary);

@@ -16,6 +16,7 @@ namespace penstock {
 struct OpenOptions {
   std::string key = "data.train";           ///< the deck's key, for errors and notes
   Bytes text_limit{std::int64_t{8} << 30};  ///< text is read into memory, by each rank: more is refused
+  std::string tokenizer = "bytes";          ///< the deck's; any other goes with token files alone
 };
 
 /// What was opened: for the user, and to tell later whether the data are still the same.
@@ -40,7 +41,8 @@ struct OpenedData {
 ///
 /// A file found in a folder or by a pattern that is not UTF-8 text is passed over with a warning; one that the list
 /// names is an error. Prints nothing: the first rank of a run shows the summary, the others stay quiet.
-/// @throws Error bad_input for paths, and when there is no token at all; damaged_input for what the files hold.
+/// @throws Error bad_input for paths, for text where the tokenizer is another, and when there is no token at all;
+/// damaged_input for what the files hold.
 OpenedData open_data(const std::vector<std::string>& paths, const OpenOptions& options);
 
 /// `data.train: text, 57 files, 1.3 MiB, 1363148 tokens`

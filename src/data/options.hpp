@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,19 +8,11 @@
 
 namespace penstock {
 
-enum class TokenizerKind : std::uint8_t {
-  bytes  ///< a token is a byte: 256 of them
-};
-
-constexpr std::array<EnumName<TokenizerKind>, 1> enum_names(TokenizerKind) {
-  return {{{TokenizerKind::bytes, "bytes"}}};
-}
-
 /// The section `data` of a deck. Paths are relative to the working directory.
 struct DataOptions {
   std::vector<std::string> train;
   std::vector<std::string> validation;
-  TokenizerKind tokenizer = TokenizerKind::bytes;
+  std::string tokenizer = "bytes";  ///< make_tokenizer
   friend bool operator==(const DataOptions&, const DataOptions&) = default;
 };
 
@@ -34,7 +24,9 @@ void describe(Visitor& visit, DataOptions& options) {
          .presence = Presence::required});
   visit("validation", options.validation, {.help = "what to validate on, given like train; empty: no validation"});
   visit("tokenizer", options.tokenizer,
-        {.help = "how text becomes tokens (token files hold tokens already); bytes: one token a byte, 256 of them"});
+        {.help = "what the tokens stand for; bytes: one token a byte, 256 of them; the path of an llm.c tokenizer file "
+                 "(*.bin): token files alone, generated tokens are shown as text; none: token files alone, generated "
+                 "tokens are shown as numbers"});
 }
 
 }  // namespace penstock

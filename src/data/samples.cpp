@@ -6,16 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "data/order.hpp"
 
 namespace penstock {
 namespace {
-
-std::string counted(std::int64_t count, std::string_view thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
-}
 
 void check_batch(std::int64_t first, std::int64_t count, std::int64_t sequence, std::span<const std::int32_t> inputs,
                  std::span<const std::int32_t> targets) {

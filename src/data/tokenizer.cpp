@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
@@ -9,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "data/files.hpp"
 
@@ -25,9 +27,8 @@ std::string in_brackets(std::int32_t id) {
 
 [[noreturn]] void fail_encoding(const std::string& tokenizer, std::size_t position) {
   fail(ExitCode::bad_input,
-       "tokenizer {}: cannot turn text into tokens; write token ids in angle brackets, such as <50256><464> (position "
-       "{} of "
-       "the text is no such id)",
+       "tokenizer {} cannot turn text into tokens; write token ids in angle brackets, such as <50256><464> (position "
+       "{} of the text is no such id)",
        tokenizer, position);
 }
 
@@ -77,8 +78,8 @@ std::vector<std::string> llmc_strings(std::span<const std::byte> body, std::int3
     at += length + 1;
   }
   if (at != body.size()) {
-    fail(ExitCode::damaged_input, "{}: {} bytes follow the {} tokens that the header says", name, body.size() - at,
-         count);
+    fail(ExitCode::damaged_input, "{}: {} more than the {} that the header says", name,
+         counted(static_cast<std::int64_t>(body.size() - at), "byte"), counted(count, "token"));
   }
   return strings;
 }
@@ -140,6 +141,10 @@ std::string LlmcTokenizer::decode(std::span<const std::int32_t> ids) const {
   return text;
 }
 
+bool is_tokenizer_name(std::string_view name) {
+  return name == "bytes" || name == "none" || name.ends_with(".bin");
+}
+
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name) {
   if (name == "bytes") return std::make_unique<ByteTokenizer>();
   if (name == "none") return std::make_unique<NumberTokenizer>();
@@ -151,6 +156,19 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name) {
   }
   const MappedFile file{name};
   return std::make_unique<LlmcTokenizer>(file.bytes(), name);
+}
+
+std::vector<std::int32_t> prompt_tokens(const Tokenizer& tokenizer, std::string_view prompt, std::int32_t vocabulary,
+                                        std::string_view key) {
+  if (prompt.empty()) fail(ExitCode::bad_input, "{} is empty: give the text to start from", key);
+  try {
+    auto ids = tokenizer.encode(prompt);
+    const auto beyond = std::find_if(ids.begin(), ids.end(), [&](std::int32_t id) { return id >= vocabulary; });
+    if (beyond == ids.end()) return ids;
+    fail(ExitCode::bad_input, "its token {} is outside the model's vocabulary: 0 to {}", *beyond, vocabulary - 1);
+  } catch (const Error& error) {
+    fail(error.code(), "{} `{}`: {}", key, prompt, error.what());
+  }
 }
 
 }  // namespace penstock

@@ -20,6 +20,9 @@ class Tokenizer {
   /// As a deck names it: `bytes`, `none`, or the path of a tokenizer file.
   virtual std::string name() const = 0;
 
+  /// Whether any text can be encoded; else only ids in angle brackets.
+  virtual bool encodes_text() const { return false; }
+
   /// Number of ids, where it is known.
   virtual std::optional<std::int32_t> vocabulary() const = 0;
 
@@ -39,6 +42,7 @@ class ByteTokenizer final : public Tokenizer {
  public:
   static constexpr std::int32_t size = 256;
   std::string name() const override { return "bytes"; }
+  bool encodes_text() const override { return true; }
   std::optional<std::int32_t> vocabulary() const override { return size; }
   std::optional<std::int32_t> end_of_text() const override { return 0; }
   std::vector<std::int32_t> encode(std::string_view text) const override;
@@ -76,5 +80,13 @@ class LlmcTokenizer final : public Tokenizer {
 /// The tokenizer that a deck names: `bytes`, `none`, or the path of an llm.c tokenizer file (`*.bin`).
 /// @throws Error bad_input for another name or a missing file, damaged_input for a file that is none.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name);
+
+/// Whether `name` has the form of a tokenizer's name: `bytes`, `none`, `*.bin`. Looks at no file.
+bool is_tokenizer_name(std::string_view name);
+
+/// The tokens of a text to continue, at least one, each below `vocabulary`, the model's. `key` is where the user wrote
+/// the text, for errors. @throws Error bad_input
+std::vector<std::int32_t> prompt_tokens(const Tokenizer& tokenizer, std::string_view prompt, std::int32_t vocabulary,
+                                        std::string_view key);
 
 }  // namespace penstock

@@ -83,7 +83,7 @@ TEST(CheckDeck, AddsUpTheLayersPerStage) {
                 deck.parallel.pipeline = 2;
                 deck.parallel.layers_per_stage = {8};
               }),
-              ElementsAre("parallel.layers_per_stage: has 1 entries; pipeline 2 x virtual 1 = 2 stages need one each"));
+              ElementsAre("parallel.layers_per_stage: has 1 entry; pipeline 2 x virtual 1 = 2 stages need one each"));
   EXPECT_THAT(broken_by([](Deck& deck) {
                 deck.parallel.pipeline = 2;
                 deck.parallel.layers_per_stage = {7, 1};
@@ -109,6 +109,38 @@ TEST(CheckDeck, WantsAScheduleThatHasVirtualStages) {
                 deck.schedule.kind = ScheduleKind::gpipe;
               }),
               IsEmpty());
+}
+
+TEST(CheckDeck, WantsATokenizerThatThereIs) {
+  EXPECT_THAT(
+      broken_by([](Deck& deck) { deck.data.tokenizer = "byte"; }),
+      ElementsAre("data.tokenizer: there is no tokenizer byte (did you mean bytes?); it takes bytes, none, or the "
+                  "path of an llm.c tokenizer file (*.bin)"));
+  EXPECT_THAT(broken_by([](Deck& deck) { deck.data.tokenizer = "sentencepiece"; }),
+              ElementsAre(HasSubstr("there is no tokenizer sentencepiece; it takes bytes")));
+  EXPECT_THAT(broken_by([](Deck& deck) { deck.data.tokenizer = "no_such_file.bin"; }), IsEmpty());
+}
+
+TEST(CheckDeck, WantsAVocabularyWhereTheTokenizerHasNone) {
+  EXPECT_THAT(broken_by([](Deck& deck) { deck.data.tokenizer = "none"; }),
+              ElementsAre(HasSubstr("model.vocabulary: is left out, and tokenizer none does not say")));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.data.tokenizer = "none";
+                deck.model.vocabulary = 50257;
+              }),
+              IsEmpty());
+}
+
+TEST(NotesOn, TellOfKeysThatTheFamilyDoesNotUse) {
+  Deck deck = sound_deck();
+  EXPECT_THAT(notes_on(deck), IsEmpty());
+  deck.model.positions = 512;
+  EXPECT_THAT(notes_on(deck), ElementsAre(HasSubstr("model.positions 512 is not used with family llama")));
+
+  deck.model.family = Family::gpt2;
+  EXPECT_THAT(notes_on(deck), IsEmpty());
+  deck.model.rope_theta = 500000;
+  EXPECT_THAT(notes_on(deck), ElementsAre(HasSubstr("model.rope_theta 500000 is not used with family gpt2")));
 }
 
 TEST(CheckDeck, WantsHeadsThatDivide) {

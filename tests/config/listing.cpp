@@ -129,6 +129,7 @@ Deck random_deck(std::uint32_t seed) {
   const bool is_mixture = deck.model.family == Family::llama && deck.model.experts > 0;
   deck.model.experts = is_mixture ? deck.model.experts : 0;
   deck.model.active_experts = is_mixture ? 1 + deck.model.active_experts % deck.model.experts : 0;
+  deck.data.tokenizer = deck.model.vocabulary ? "gpt2_tokenizer.bin" : "bytes";  // no file is read for a given number
   deck.training.micro_batch = 1;
   deck.training.global_batch = deck.parallel.data;
   deck.parallel.pipeline = 1;
@@ -234,8 +235,8 @@ TEST(DeckHash, SeesEveryKey) {
     Changer changer{which};
     describe(changer, deck);
     if (changer.changed.empty()) break;
-    const bool has_one_value = changer.changed == "tokenizer" || changer.changed == "clip_mode" ||
-                               (changer.changed == "kind" && deck == resolved(Deck{}));
+    const bool has_one_value =
+        changer.changed == "clip_mode" || (changer.changed == "kind" && deck == resolved(Deck{}));
     if (has_one_value) continue;
     EXPECT_NE(deck_hash(deck), deck_hash(Deck{})) << changer.changed;
   }

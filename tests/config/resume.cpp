@@ -53,5 +53,12 @@ TEST(Resume, TakesAWrittenDefaultForTheDefault) {
   EXPECT_THAT(findings.refusals, IsEmpty());
 }
 
+TEST(Resume, GoesOnWithATokenizerThatHasMoved) {
+  const auto findings = resume_with({"data.tokenizer=elsewhere/gpt2_tokenizer.bin", "model.vocabulary=256"});
+
+  EXPECT_THAT(findings.refusals, IsEmpty());
+  EXPECT_THAT(findings.notes, ElementsAre(HasSubstr("data.tokenizer is elsewhere/gpt2_tokenizer.bin, and bytes")));
+}
+
 }  // namespace
 }  // namespace penstock

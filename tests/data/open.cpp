@@ -56,6 +56,18 @@ TEST(OpenText, RefusesABinaryFileThatTheListNames) {
               HasSubstr("a.md: not UTF-8 text: the byte at offset 3"));
 }
 
+TEST(OpenText, RefusesTextBesideATokenizerThatCannotReadIt) {
+  const test::TemporaryDirectory folder;
+  const std::string text = folder.write("a.md", "one");
+  const std::string tokens = folder.write("b.bin", llmc_shard<std::uint16_t>({1, 2}));
+
+  for (const char* tokenizer : {"none", "gpt2_tokenizer.bin"}) {
+    EXPECT_THAT(error_of(ExitCode::bad_input, [&] { open_data({text}, {.tokenizer = tokenizer}); }),
+                AllOf(HasSubstr("a.md is text"), HasSubstr(tokenizer), HasSubstr("data.tokenizer: bytes")));
+    EXPECT_EQ(open_data({tokens}, {.tokenizer = tokenizer}).tokens->size(), 2);
+  }
+}
+
 TEST(OpenText, NotesEmptyFiles) {
   const test::TemporaryDirectory folder;
   folder.write("a.md", "");

@@ -77,7 +77,7 @@ TEST(LlmcTokenizer, NamesWhatIsWrongWithItsFile) {
   EXPECT_THAT(tokenizer_error(good.substr(0, 100)), HasSubstr("100 bytes"));
   EXPECT_THAT(tokenizer_error(good.substr(0, good.size() - 1)), HasSubstr("ends in token 1"));
   EXPECT_THAT(tokenizer_error(good.substr(0, 1024)), HasSubstr("ends in token 0"));
-  EXPECT_THAT(tokenizer_error(good + "x"), HasSubstr("1 bytes follow the 2 tokens"));
+  EXPECT_THAT(tokenizer_error(good + "x"), HasSubstr("1 byte more than the 2 tokens that the header says"));
   EXPECT_THAT(tokenizer_error(tokenizer_file(0, 0, {})), HasSubstr("says 0 tokens"));
   EXPECT_THAT(tokenizer_error(tokenizer_file(1, 1, {"a"})), HasSubstr("token 1 ends a text"));
   EXPECT_THAT(tokenizer_error(tokenizer_file(2147483647, 1, {"a"})), HasSubstr("ends in token 1"));
@@ -95,6 +95,27 @@ TEST(MakeTokenizer, TakesTheNamesOfADeck) {
   EXPECT_THAT(error_of(ExitCode::bad_input, [] { make_tokenizer("gpt2"); }),
               HasSubstr("gpt2: no such tokenizer; it takes bytes"));
   EXPECT_THAT(error_of(ExitCode::bad_input, [] { make_tokenizer("no.bin"); }), HasSubstr("no such file"));
+}
+
+TEST(MakeTokenizer, TakesOnlyNamesOfTheRightForm) {
+  for (const char* name : {"bytes", "none", "folder/gpt2_tokenizer.bin"}) EXPECT_TRUE(is_tokenizer_name(name)) << name;
+  for (const char* name : {"", "byte", "gpt2", "tokenizer.json"}) EXPECT_FALSE(is_tokenizer_name(name)) << name;
+}
+
+TEST(PromptTokens, AreThoseOfTheTokenizer) {
+  EXPECT_THAT(prompt_tokens(ByteTokenizer{}, "ab", 256, "--prompt"), ElementsAre('a', 'b'));
+  EXPECT_THAT(prompt_tokens(NumberTokenizer{}, "<5><0>", 6, "--prompt"), ElementsAre(5, 0));
+}
+
+TEST(PromptTokens, RefuseWhatTheModelCannotRead) {
+  const auto refusal = [](const Tokenizer& tokenizer, const char* prompt, std::int32_t vocabulary) {
+    return error_of(ExitCode::bad_input, [&] { prompt_tokens(tokenizer, prompt, vocabulary, "--prompt"); });
+  };
+
+  EXPECT_THAT(refusal(ByteTokenizer{}, "", 256), HasSubstr("--prompt is empty"));
+  EXPECT_THAT(refusal(ByteTokenizer{}, "ab", 98), HasSubstr("--prompt `ab`: its token 98 is outside the model's "
+                                                            "vocabulary: 0 to 97"));
+  EXPECT_THAT(refusal(NumberTokenizer{}, "The ", 256), HasSubstr("--prompt `The `: tokenizer none cannot turn text"));
 }
 
 }  // namespace
