@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "app/commands.hpp"
 #include "app/job.hpp"
+#include "app/training_data.hpp"
+#include "base/counted.hpp"
 #include "config/checks.hpp"
 #include "config/reader.hpp"
 #include "execute/rank_state.hpp"
@@ -26,13 +30,20 @@ Json rank_json(const RunPlan& plan, std::int32_t world_rank) {
           {"generation_bytes", plan.generation.ranks[coordinate].peak.value}};
 }
 
-std::string to_json(const RunPlan& plan) {
+Json data_json(const TrainingData& data) {
+  Json json{{"train_tokens", data.train_summary.tokens}, {"samples_per_epoch", data.train.samples_per_epoch()}};
+  if (data.validation) json["validation_tokens"] = data.validation_summary->tokens;
+  return json;
+}
+
+std::string to_json(const RunPlan& plan, const TrainingData& data) {
   Json json{{"version", program_version()},
             {"parameters", parameter_count(plan.shape.model)},
             {"schedule", plan.training.schedule.name},
             {"stages", plan.training.schedule.shape.stages},
             {"micro_batches", plan.shape.micro_batches()},
             {"device_capacity_bytes", plan.shape.device_capacity.value},
+            {"data", data_json(data)},
             {"ranks", Json::array()}};
   for (std::int32_t rank = 0; rank < plan.shape.pipeline * plan.shape.replicas; ++rank) {
     json["ranks"].push_back(rank_json(plan, rank));
@@ -58,15 +69,23 @@ ExitCode check(const CheckCommand& command) {
   Workers workers{deck.device.threads};
   const auto kernels = make_host_kernels(workers);
   const auto plan = make_run_plan(run_shape(deck), *kernels);
-  if (command.json) {
-    fmt::print("{}\n", to_json(plan));
-  } else {
+  if (!command.json) {
     for (const auto& line : notes_on(deck)) fmt::print("note: {}\n", line);
     print_tables(plan);
+    fmt::print("\n");
+    std::fflush(stdout);  // the tables come before an error
+  }
+  const auto data = open_training_data(deck, CountEntropies::no);
+  if (command.json) {
+    fmt::print("{}\n", to_json(plan, data));
+    std::fflush(stdout);
+  } else {
+    note_data(data);
   }
   check_fits(plan);
   if (!command.json) {
-    fmt::print("\n{}: the schedule is valid and the plan fits; start {} ranks\n", command.deck, world_size(deck));
+    fmt::print("\n{}: the schedule is valid, the plan fits and the data can be read; start {}\n", command.deck,
+               counted(world_size(deck), "rank"));
   }
   return ExitCode::finished;
 }

@@ -3,10 +3,10 @@
 
 #include <filesystem>
 
-#include "app/agree.hpp"
 #include "app/commands.hpp"
 #include "base/log.hpp"
 #include "checkpoint/reader.hpp"
+#include "comm/agreement.hpp"
 #include "config/listing.hpp"
 #include "config/reader.hpp"
 #include "config/resume.hpp"
@@ -124,7 +124,7 @@ void Checkpointing::check_compatible(const CheckpointHeader& header, const std::
   }
 }
 
-void Checkpointing::save(std::int64_t step, const UpdateRule& rule) {
+void Checkpointing::save(std::int64_t step, const UpdateRule& rule, Seconds spread) {
   wait();
   CheckpointContents contents;
   contents.datasets = datasets_;
@@ -142,9 +142,12 @@ void Checkpointing::save(std::int64_t step, const UpdateRule& rule) {
   for_each_state(*plan_, *state_, [&](std::int32_t dataset, const ShardPiece& piece, const float* data) {
     pieces.push_back({dataset, piece.first, piece.count, data});
   });
-  writer_.start(contents, pieces, [this](std::int64_t count, const std::function<void(std::int64_t)>& body) {
-    state_->cpu_workers().for_each(count, body);
-  });
+  writer_.start(
+      contents, pieces,
+      [this](std::int64_t count, const std::function<void(std::int64_t)>& body) {
+        state_->cpu_workers().for_each(count, body);
+      },
+      spread);
 }
 
 void Checkpointing::wait() {

@@ -30,8 +30,8 @@ class Checkpointing {
   /// @throws AgreedError for a damaged checkpoint, or one that does not fit the deck.
   std::int64_t start(const std::string& resume, UpdateRule& rule);
 
-  /// Takes a snapshot and starts to write it; waits for the one before.
-  void save(std::int64_t step, const UpdateRule& rule);
+  /// Takes a snapshot and starts to write it, spread over about `spread`; waits for the one before.
+  void save(std::int64_t step, const UpdateRule& rule, Seconds spread);
   /// Waits for the write in flight, and notes what was written.
   void wait();
   /// Runs work that calls HDF5.

@@ -20,7 +20,7 @@ struct TrainCommand {
 };
 ExitCode train(const TrainCommand& command, int* argc, char*** argv);
 
-/// `penstock check`: parses, lays out, plans memory, validates the schedule. No MPI, no device.
+/// `penstock check`: parses, lays out, plans memory, validates the schedule, opens the data. No MPI, no device.
 struct CheckCommand {
   std::string deck;
   std::vector<std::string> overrides;

@@ -3,13 +3,14 @@
 #include <cmath>
 #include <cstdio>
 
-#include "app/agree.hpp"
 #include "app/checkpointing.hpp"
 #include "app/commands.hpp"
 #include "app/generation.hpp"
 #include "app/job.hpp"
 #include "app/with_mpi.hpp"
+#include "base/counted.hpp"
 #include "checkpoint/reader.hpp"
+#include "comm/agreement.hpp"
 #include "config/reader.hpp"
 #include "data/tokenizer.hpp"
 
@@ -30,8 +31,8 @@ Deck deck_for_generation(const GenerateCommand& command, const Communicator& wor
     }
     const auto layers = parse_deck(header.deck, command.checkpoint, overrides).model.layers;
     if (world.size() > layers) {
-      fail(ExitCode::bad_input, "{} ranks were started, but the model has {} layers: start at most {} ranks",
-           world.size(), layers, layers);
+      fail(ExitCode::bad_input, "{} ranks were started, but the model has {}: start at most {}", world.size(),
+           counted(layers, "layer"), counted(layers, "rank"));
     }
     overrides.push_back(fmt::format("parallel.pipeline={}", world.size()));
     return parse_deck(header.deck, command.checkpoint, overrides);
@@ -48,6 +49,9 @@ ExitCode generate(const GenerateCommand& command, int* argc, char*** argv) {
   return with_mpi(argc, argv, [&](const Communicator& world) {
     IoThread io;
     const auto deck = deck_for_generation(command, world, io);
+    const auto tokenizer = jointly(world, [&] { return make_tokenizer(deck.data.tokenizer); });
+    const auto prompt = jointly(
+        world, [&] { return prompt_tokens(*tokenizer, command.prompt, model_spec(deck).vocabulary, "--prompt"); });
     const auto plan = jointly(world, [&] {
       Workers workers{deck.device.threads};
       auto laid_out = make_run_plan(run_shape(deck), *make_host_kernels(workers));
@@ -58,16 +62,10 @@ ExitCode generate(const GenerateCommand& command, int* argc, char*** argv) {
     load_parameters(command.checkpoint, plan, state, world, io);
     state.upload_parameters();
     Generation generation{plan, state};
-    const auto tokenizer = make_tokenizer("bytes");
-    const auto prompt = jointly(world, [&] {
-      auto tokens = tokenizer->encode(command.prompt);
-      if (tokens.empty()) fail(ExitCode::bad_input, "--prompt is empty: give the text to start from");
-      return tokens;
-    });
     const auto text = tokenizer->decode(generation.extend(world, prompt, command.tokens, tokenizer->end_of_text(),
                                                           {command.temperature, command.seed}));
     if (world.rank() == 0) {
-      const auto line = command.prompt + text + "\n";
+      const auto line = tokenizer->decode(prompt) + text + "\n";
       std::fwrite(line.data(), 1, line.size(), stdout);
     }
     return ExitCode::finished;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "execute/rank_state.hpp"
 #include "model/parameters.hpp"
@@ -26,7 +27,7 @@ std::string stages_text(const RunPlan& plan, Rank rank) {
   for (const Stage stage : all<Stage>(plan.training.schedule.shape.stages)) {
     if (plan.training.schedule.rank_of[stage] != rank) continue;
     const auto& range = plan.partition.stages[stage];
-    text += fmt::format("{}stage {}: {} layers", text.empty() ? "" : ", ", stage, range.size());
+    text += fmt::format("{}stage {}: {}", text.empty() ? "" : ", ", stage, counted(range.size(), "layer"));
   }
   return text;
 }
@@ -55,18 +56,18 @@ void check_ranks(const Deck& deck, int started) {
   const auto wanted = world_size(deck);
   if (started == wanted) return;
   fail(ExitCode::bad_input,
-       "{} ranks were started, but parallel.pipeline {} x parallel.data {} = {}: start with mpirun -n {}, or change "
-       "parallel",
-       started, deck.parallel.pipeline, deck.parallel.data, wanted, wanted);
+       "{} started, but parallel.pipeline {} x parallel.data {} = {}: start with mpirun -n {}, or change parallel",
+       started == 1 ? "1 rank was" : fmt::format("{} ranks were", started), deck.parallel.pipeline, deck.parallel.data,
+       wanted, wanted);
 }
 
 std::string layout_text(const RunPlan& plan) {
   const auto& shape = plan.shape;
   auto text = fmt::format(
-      "model: {} parameters, {} layers; schedule {}; {} sequences = {} micro-batches x {} sequences x {} replicas of "
-      "{} tokens\n",
-      parameter_count(shape.model), shape.model.layers, plan.training.schedule.name, shape.global_batch,
-      shape.micro_batches(), shape.micro_batch, shape.replicas, shape.sequence);
+      "model: {} parameters, {}; schedule {}; {} = {} x {} x {}, each of {}\n", parameter_count(shape.model),
+      counted(shape.model.layers, "layer"), plan.training.schedule.name, counted(shape.global_batch, "sequence"),
+      counted(shape.replicas, "replica"), counted(shape.micro_batches(), "micro-batch", "micro-batches"),
+      counted(shape.micro_batch, "sequence"), counted(shape.sequence, "token"));
   for (const Rank rank : all<Rank>(shape.pipeline)) {
     text += fmt::format("pipeline rank {}: {}; device memory planned {} of {}\n", rank, stages_text(plan, rank),
                         to_text(plan.planned_device_bytes(rank)), to_text(shape.device_capacity));

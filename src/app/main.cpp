@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -10,15 +13,15 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "config/listing.hpp"
+#include "config/words.hpp"
 
 namespace penstock {
 namespace {
 
 constexpr const char* exit_codes =
     "Exit codes: 0 finished; 2 bad command line or deck; 3 does not fit in memory; 4 unreadable or damaged input or\n"
-    "checkpoint; 5 loss or gradients not finite; 6 no progress (watchdog); 75 stopped early on purpose after a "
-    "checkpoint:\n"
-    "submit again.";
+    "checkpoint; 5 loss or gradients not finite; 6 no progress (watchdog); 74 a file could not be written, as\n"
+    "on a full disk; 75 stopped early on purpose after a checkpoint: submit again.";
 
 /// The command line as data; `run` is what the chosen command does.
 struct CommandLine {
@@ -54,8 +57,8 @@ void add_train(CommandLine& line) {
 }
 
 void add_check(CommandLine& line) {
-  auto* command =
-      line.app.add_subcommand("check", "lay out a deck, plan its memory, validate its schedule; trains nothing");
+  auto* command = line.app.add_subcommand(
+      "check", "lay out a deck, plan its memory, validate its schedule, open its data; trains nothing");
   command->add_option("deck", line.check_command.deck, "the deck, a YAML file")->required()->type_name("DECK");
   add_overrides(command, line.check_command.overrides);
   command->add_flag("--json", line.check_command.json, "print the plan as JSON");
@@ -131,9 +134,28 @@ void describe_commands(CommandLine& line) {
   add_help(line);
 }
 
+/// The commands, as users type them.
+std::vector<std::string> command_names(const CommandLine& line) {
+  std::vector<std::string> names;
+  for (const auto* command : line.app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+void refuse_unknown_command(const CommandLine& line, const std::string& word) {
+  const auto names = command_names(line);
+  if (word.starts_with('-') || std::find(names.begin(), names.end(), word) != names.end()) return;
+  const auto nearest = config::nearest_word(word, names);
+  fail(ExitCode::bad_input, "there is no command `{}`; {}", config::shown(word),
+       nearest.empty() ? fmt::format("the commands are {}", config::listed(names))
+                       : fmt::format("did you mean `{}`?", nearest));
+}
+
 ExitCode parse_and_run(int argc, char** argv) {
   CommandLine line;
   describe_commands(line);
+  if (argc > 1) refuse_unknown_command(line, argv[1]);
   try {
     line.app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

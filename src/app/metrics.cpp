@@ -32,7 +32,7 @@ std::vector<std::string> rows_to_keep(const std::string& path, std::int64_t comp
 MetricsFile::MetricsFile(const std::string& path, std::int64_t completed_steps) : path_{path} {
   const auto rows = rows_to_keep(path, completed_steps);
   file_.open(path, std::ios::trunc);
-  if (!file_) throw Error{ExitCode::bad_input, system_error_text("writing " + path, errno)};
+  if (!file_) throw Error{code_of_failed_write(errno), system_error_text("writing " + path, errno)};
   file_ << header << '\n';
   for (const auto& row : rows) file_ << row << '\n';
   file_.flush();
@@ -44,7 +44,7 @@ void MetricsFile::write(const StepMetrics& row) {
                        row.peak_device_bytes, row.validation_loss ? fmt::format("{}", *row.validation_loss) : "",
                        row.skipped ? 1 : 0);
   file_.flush();
-  if (!file_) throw Error{ExitCode::internal, system_error_text("writing " + path_, errno)};
+  if (!file_) throw Error{code_of_failed_write(errno), system_error_text("writing " + path_, errno)};
 }
 
 }  // namespace penstock

@@ -29,7 +29,7 @@ struct StepMetrics {
 class MetricsFile {
  public:
   /// Starts at `path`; rows after `completed_steps` of an earlier run (0: all of them) are dropped, so that a resumed
-  /// run's file is that of one run. @throws Error bad_input if it cannot be written.
+  /// run's file is that of one run. @throws Error of code_of_failed_write.
   MetricsFile(const std::string& path, std::int64_t completed_steps);
   void write(const StepMetrics& row);
 

@@ -41,8 +41,8 @@ std::string prepare_run_directory(const std::string& folder, EarlierRun earlier)
     }
     return target.string();
   } catch (const fs::filesystem_error& error) {
-    fail(ExitCode::bad_input, "output.directory {}: {}; give a folder that can be written", folder,
-         error.code().message());
+    fail(code_of_failed_write(error.code().value()), "output.directory {}: {}; give a folder that can be written",
+         folder, error.code().message());
   }
 }
 

@@ -4,10 +4,26 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/counted.hpp"
+
 namespace penstock {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// A sample of bytes need not be whole characters: what is none becomes the replacement character.
+std::string dumped(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json ending_json(const RunEnding& ending) {
+  return {{"version", ending.version},
+          {"reason", ending.reason},
+          {"exit_code", ending.exit_code},
+          {"first_step", ending.first_step},
+          {"completed_steps", ending.completed_steps},
+          {"tokens", ending.tokens}};
+}
 
 Json ranks_json(const std::vector<RankBytes>& ranks) {
   Json list = Json::array();
@@ -52,32 +68,30 @@ std::string validation_text(const RunSummary& summary) {
 
 }  // namespace
 
+std::string to_json(const RunEnding& ending) {
+  return dumped(ending_json(ending));
+}
+
 std::string to_json(const RunSummary& summary) {
-  Json json{{"version", summary.version},
-            {"reason", summary.reason},
-            {"exit_code", summary.exit_code},
-            {"first_step", summary.first_step},
-            {"completed_steps", summary.completed_steps},
-            {"tokens", summary.tokens},
-            {"seconds", summary.seconds.value},
-            {"tokens_per_second", summary.tokens_per_second},
-            {"training_loss", summary.training_loss},
-            {"ranks", ranks_json(summary.ranks)},
-            {"seconds_over_ranks", times_json(summary.times)}};
+  auto json = ending_json(summary);
+  json["seconds"] = summary.seconds.value;
+  json["tokens_per_second"] = summary.tokens_per_second;
+  json["training_loss"] = summary.training_loss;
+  json["ranks"] = ranks_json(summary.ranks);
+  json["seconds_over_ranks"] = times_json(summary.times);
   if (summary.validation_loss) json["validation_loss"] = *summary.validation_loss;
   if (summary.entropies) {
     json["validation_entropy"] = {{"unigram", summary.entropies->unigram},
                                   {"conditional", summary.entropies->conditional}};
   }
-  // A sample of bytes need not be whole characters: what is none becomes the replacement character.
   if (summary.sample) json["sample"] = {{"prompt", summary.sample_prompt}, {"text", *summary.sample}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return dumped(json);
 }
 
 std::string to_text(const RunSummary& summary) {
-  auto text = fmt::format("\n{}: {} steps, {} tokens, {:.1f} s in steps, {:.0f} tokens/s, training loss {:.4f}\n",
-                          summary.reason, summary.completed_steps, summary.tokens, summary.seconds.value,
-                          summary.tokens_per_second, summary.training_loss);
+  auto text = fmt::format("\n{}: {}, {}, {:.1f} s in steps, {:.0f} tokens/s, training loss {:.4f}\n", summary.reason,
+                          counted(summary.completed_steps, "step"), counted(summary.tokens, "token"),
+                          summary.seconds.value, summary.tokens_per_second, summary.training_loss);
   if (summary.validation_loss) text += validation_text(summary);
   text += "\n" + to_text(summary.times) + "\n\n" + memory_text(summary);
   if (summary.sample) text += fmt::format("\nsample:\n{}{}\n", summary.sample_prompt, *summary.sample);

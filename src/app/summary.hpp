@@ -22,14 +22,18 @@ struct RankBytes {
   Bytes resident_set{0};  ///< highest resident memory of the process, all of it: states, device arena, libraries
 };
 
-/// What summary.json and the last lines of a run say.
-struct RunSummary {
+/// How a run ended: what one rank can say alone.
+struct RunEnding {
   std::string version;
-  std::string reason;  ///< why the run ended: "finished", "signal USR1", ...
+  std::string reason;  ///< why the run ended: "finished", "signal USR1", what went wrong
   int exit_code = 0;
   std::int64_t first_step = 1;  ///< of this start of the program
   std::int64_t completed_steps = 0;
   std::int64_t tokens = 0;
+};
+
+/// What summary.json and the last lines of a run say.
+struct RunSummary : RunEnding {
   Seconds seconds{0};  ///< in steps of this start
   double tokens_per_second = 0;
   double training_loss = 0;
@@ -41,6 +45,8 @@ struct RunSummary {
   std::string sample_prompt;
 };
 
+/// The first keys of summary.json alone: for a job that one rank ends at once.
+std::string to_json(const RunEnding& ending);
 std::string to_json(const RunSummary& summary);
 std::string to_text(const RunSummary& summary);
 

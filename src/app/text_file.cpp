@@ -17,7 +17,7 @@ void write_text(const std::string& path, const std::string& text) {
   std::ofstream file{path, std::ios::binary | std::ios::trunc};
   file << text;
   file.flush();
-  if (!file) throw Error{ExitCode::bad_input, system_error_text("writing " + path, errno)};
+  if (!file) throw Error{code_of_failed_write(errno), system_error_text("writing " + path, errno)};
 }
 
 }  // namespace penstock

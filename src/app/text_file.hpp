@@ -5,7 +5,7 @@
 
 namespace penstock {
 
-/// Writes a text to `path`, or to standard output if that is "-". @throws Error bad_input if it cannot be written.
+/// Writes a text to `path`, or to standard output if that is "-". @throws Error of code_of_failed_write.
 void write_text(const std::string& path, const std::string& text);
 
 }  // namespace penstock

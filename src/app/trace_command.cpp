@@ -3,6 +3,7 @@
 
 #include "app/commands.hpp"
 #include "app/text_file.hpp"
+#include "base/counted.hpp"
 #include "trace/chrome.hpp"
 #include "trace/draw.hpp"
 #include "trace/summary.hpp"
@@ -30,8 +31,9 @@ ExitCode trace(const TraceCommand& command) {
   if (!command.chrome.empty()) write_text(command.chrome, chrome_trace(timeline));
   if (!command.svg.empty()) write_text(command.svg, draw_svg(only_step(timeline, step)));
   if (command.chrome == "-" || command.svg == "-") return ExitCode::finished;
-  fmt::print("{}: schedule {}, {} ranks\n{}\n\nstep {}:\n{}\n", command.file, timeline.schedule, timeline.ranks,
-             to_text(summarize(timeline)), step, draw_text(only_step(timeline, step), command.columns));
+  fmt::print("{}: schedule {}, {}\n{}\n\nstep {}:\n{}\n", command.file, timeline.schedule,
+             counted(timeline.ranks, "rank"), to_text(summarize(timeline)), step,
+             draw_text(only_step(timeline, step), command.columns));
   if (!command.against.empty()) {
     fmt::print("\nagainst {}:\n{}\n", command.against, to_text(compare(read_trace(command.against), timeline)));
   }

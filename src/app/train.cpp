@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/agree.hpp"
 #include "app/commands.hpp"
 #include "app/job.hpp"
 #include "app/training_run.hpp"
 #include "app/with_mpi.hpp"
+#include "base/counted.hpp"
 #include "base/log.hpp"
+#include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
 #include "comm/environment.hpp"
 #include "config/checks.hpp"
@@ -34,8 +35,8 @@ ExitCode train_on_all_ranks(const TrainCommand& command, const Communicator& wor
     refuse_what_cannot_run(deck);
     check_ranks(deck, world.size());
   });
-  log::note("Penstock {}, {} ranks, deck {}, run directory {}", program_version(), world.size(), command.deck,
-            deck.output.directory);
+  log::note("Penstock {}, {}, deck {}, run directory {}", program_version(), counted(world.size(), "rank"),
+            command.deck, deck.output.directory);
   for (const auto& line : notes_on(deck)) log::note("note: {}", line);
   TrainingRun run{deck, world, command.resume};
   return run.run();

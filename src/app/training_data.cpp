@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/training_data.hpp"
 
-#include "app/agree.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "comm/agreement.hpp"
 #include "data/tokenizer.hpp"
 
 namespace penstock {
@@ -15,9 +15,11 @@ void note_summary(const DataSummary& summary) {
   for (const auto& line : summary.warnings) log::warning("{}", line);
 }
 
-TrainingData open_on_this_rank(const Deck& deck, bool counts_entropies) {
+}  // namespace
+
+TrainingData open_training_data(const Deck& deck, CountEntropies entropies) {
   const auto vocabulary = model_spec(deck).vocabulary;
-  auto train = open_data(deck.data.train, {.key = "data.train"});
+  auto train = open_data(deck.data.train, {.key = "data.train", .tokenizer = deck.data.tokenizer});
   if (train.summary.kind == DataKind::text && vocabulary < ByteTokenizer::size) {
     fail(ExitCode::bad_input,
          "model.vocabulary is {}, but the tokenizer of text, bytes, has {} tokens: leave it out, or set {} or more",
@@ -29,10 +31,10 @@ TrainingData open_on_this_rank(const Deck& deck, bool counts_entropies) {
                     {},
                     {}};
   if (deck.data.validation.empty()) return data;
-  auto validation = open_data(deck.data.validation, {.key = "data.validation"});
+  auto validation = open_data(deck.data.validation, {.key = "data.validation", .tokenizer = deck.data.tokenizer});
   data.validation_summary = std::move(validation.summary);
   data.validation.emplace(validation.tokens, deck.training.sequence, vocabulary, "data.validation");
-  if (counts_entropies) data.entropies = entropies_of(*validation.tokens, vocabulary);
+  if (entropies == CountEntropies::yes) data.entropies = entropies_of(*validation.tokens, vocabulary);
   return data;
 }
 
@@ -48,10 +50,9 @@ void note_data(const TrainingData& data) {
   }
 }
 
-}  // namespace
-
 TrainingData open_training_data(const Deck& deck, const Communicator& world) {
-  auto data = jointly(world, [&] { return open_on_this_rank(deck, world.rank() == 0); });
+  auto data = jointly(
+      world, [&] { return open_training_data(deck, world.rank() == 0 ? CountEntropies::yes : CountEntropies::no); });
   if (world.rank() == 0) note_data(data);
   return data;
 }

@@ -21,7 +21,16 @@ struct TrainingData {
   std::optional<Entropies> entropies;  ///< of the validation stream, on the first rank
 };
 
-/// Opens what the deck names; the first rank notes what was found. Collective.
+enum class CountEntropies : bool { no, yes };
+
+/// Opens what the deck names. @throws Error bad_input for paths and for data that are too short, damaged_input for what
+/// the files hold
+TrainingData open_training_data(const Deck& deck, CountEntropies entropies);
+
+/// Tells the user what was found: files, tokens, samples; files passed over, and those that are in both lists.
+void note_data(const TrainingData& data);
+
+/// Opens what the deck names on every rank; the first rank notes what was found. Collective.
 TrainingData open_training_data(const Deck& deck, const Communicator& world);
 
 }  // namespace penstock

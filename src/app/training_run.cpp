@@ -4,18 +4,18 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
-#include "app/agree.hpp"
 #include "app/batches.hpp"
 #include "app/commands.hpp"
 #include "app/job.hpp"
 #include "app/process_memory.hpp"
 #include "app/run_directory.hpp"
 #include "app/text_file.hpp"
+#include "base/counted.hpp"
 #include "base/log.hpp"
-#include "comm/environment.hpp"
+#include "comm/agreement.hpp"
 #include "config/listing.hpp"
-#include "data/tokenizer.hpp"
 #include "model/parameters.hpp"
 #include "trace/trace_file.hpp"
 
@@ -29,20 +29,6 @@ RunPlan plan_on_all_ranks(const Deck& deck, const Communicator& world) {
     check_fits(plan);
     return plan;
   });
-}
-
-/// Runs of one step: what fails on one rank alone ends the job at once, since the others wait for its messages.
-template <class Work>
-auto or_end_job(const Communicator& world, Work&& work) {
-  try {
-    return work();
-  } catch (const Error& error) {
-    // All ranks decide alike on what is not finite.
-    if (error.code() == ExitCode::not_finite) throw AgreedError{error.code(), error.what()};
-    if (world.size() == 1) throw;
-    log::error(error.what());
-    MpiEnvironment::abort(error.code());
-  }
 }
 
 std::string path_in(const Deck& deck, const char* name) {
@@ -63,6 +49,25 @@ void prepare_directory(const Deck& deck, const std::string& resume, const Commun
 
 }  // namespace
 
+template <class Work>
+auto TrainingRun::in_step(Work&& work) const {
+  return or_end_job(*world_, std::forward<Work>(work), before_end());
+}
+
+BeforeEnd TrainingRun::before_end() const {
+  return [this](ExitCode code, const std::string& reason) {
+    // Beside its place, then renamed: several ranks may end the job.
+    const auto path = path_in(deck_, "summary.json");
+    const auto own = fmt::format("{}.rank{}", path, world_->rank());
+    try {
+      write_text(own, to_json(ending(code, fmt::format("rank {}: {}", world_->rank(), reason))));
+      std::filesystem::rename(own, path);
+    } catch (const std::exception& error) {
+      log::warning("{}", error.what());
+    }
+  };
+}
+
 TrainingRun::TrainingRun(const Deck& deck, const Communicator& world, const std::string& resume)
     : deck_{deck},
       world_{&world},
@@ -77,14 +82,25 @@ TrainingRun::TrainingRun(const Deck& deck, const Communicator& world, const std:
       stop_request_{deck.output.directory, deck.training.time_limit.value_or(Seconds{0})},
       progress_{deck.training.steps, deck.output.progress} {
   if (data_.validation) validation_.emplace(plan_, state_, *data_.validation, deck.training.validation_batches);
-  if (deck.output.sample.tokens > 0) generation_.emplace(plan_, state_);
+  if (deck.output.sample.tokens > 0) prepare_sample();
   start(resume);
+}
+
+/// A prompt that cannot be used is refused before the training, not after it.
+void TrainingRun::prepare_sample() {
+  jointly(*world_, [&] {
+    tokenizer_ = make_tokenizer(deck_.data.tokenizer);
+    prompt_ =
+        prompt_tokens(*tokenizer_, deck_.output.sample.prompt, plan_.shape.model.vocabulary, "output.sample.prompt");
+  });
+  generation_.emplace(plan_, state_);
 }
 
 void TrainingRun::start(const std::string& resume) {
   log::note("{}", layout_text(plan_));
   log::note("device: {}; kernels: {}", state_.device_description(), state_.kernels().description());
-  first_step_ = checkpointing_.start(resume, rule_) + 1;
+  completed_steps_ = checkpointing_.start(resume, rule_);
+  first_step_ = completed_steps_ + 1;
   prepare_directory(deck_, resume, *world_);
   state_.upload_parameters();
   if (world_->rank() == 0) metrics_.emplace(path_in(deck_, "metrics.csv"), first_step_ - 1);
@@ -94,12 +110,8 @@ void TrainingRun::start(const std::string& resume) {
     trace_.emplace(plan_.training.schedule.name, state_.place(), plan_.shape.pipeline, deck_.output.trace_steps,
                    trace_start_);
   }
-  watchdog_ = std::make_unique<Watchdog>(
-      deck_.training.watchdog, [this] { return progress_count(); },
-      [this](Seconds idle) {
-        log::error(fmt::format("no progress for {:.0f} s (training.watchdog): waiting for {}", idle.value, pending()));
-        MpiEnvironment::abort(ExitCode::no_progress);
-      });
+  watchdog_ = end_job_without_progress(
+      deck_.training.watchdog, [this] { return progress_count(); }, [this] { return pending(); }, before_end());
 }
 
 std::int64_t TrainingRun::progress_count() const {
@@ -113,18 +125,22 @@ std::string TrainingRun::pending() const {
 }
 
 ExitCode TrainingRun::run() {
-  std::int64_t step = first_step_ - 1;
-  if (step >= deck_.training.steps) {
-    log::note("the checkpoint has {} steps and training.steps is {}: nothing is left to train", step,
-              deck_.training.steps);
+  if (is_complete()) {
+    log::note("the checkpoint has {} and training.steps is {}: nothing is left to train",
+              counted(completed_steps_, "step"), deck_.training.steps);
     return ExitCode::finished;  // the summary of the run that trained them stays
   }
-  while (step < deck_.training.steps && !stop_reason_) {
-    train_step(++step);
-    ++moves_;
+  try {
+    while (!is_complete() && !stop_reason_) {
+      train_step(completed_steps_ + 1);
+      ++moves_;
+    }
+    finish();
+  } catch (const AgreedError& error) {
+    leave_summary(error);
+    throw;
   }
-  finish(step);
-  return stop_reason_ && step < deck_.training.steps ? ExitCode::stopped_early : ExitCode::finished;
+  return is_complete() ? ExitCode::finished : ExitCode::stopped_early;
 }
 
 void TrainingRun::train_step(std::int64_t step) {
@@ -133,14 +149,14 @@ void TrainingRun::train_step(std::int64_t step) {
   const std::int64_t first = (step - 1) * plan_.shape.global_batch + state_.place().replica * share;
   const auto poisoned =
       std::count(deck_.testing.non_finite_steps.begin(), deck_.testing.non_finite_steps.end(), step) > 0;
-  or_end_job(*world_, [&] {
+  in_step([&] {
     upload_batch(state_, work_, plan_.training, share,
                  [&](auto inputs, auto targets) { data_.train.read_batch(first, share, inputs, targets); });
   });
   const auto loaded = now();
   work_.begin_step(step, 1.0 / static_cast<double>(tokens_per_step(deck_)),
                    poisoned ? TrainingWork::Poison::yes : TrainingWork::Poison::no);
-  or_end_job(*world_, [&] { executor_.run(static_cast<std::int32_t>(step), trace_ ? trace_->next_step() : nullptr); });
+  in_step([&] { executor_.run(static_cast<std::int32_t>(step), trace_ ? trace_->next_step() : nullptr); });
   const auto done = now();
   account_.add(Activity::data, loaded - begin);
   account_.add(Activity::compute, executor_.compute_busy());
@@ -151,13 +167,16 @@ void TrainingRun::train_step(std::int64_t step) {
   const auto report = exchange(*world_, own);
   auto row = measure(step, done - begin, report);
   refuse_non_finite_loss(row);
+  completed_steps_ = step;
   stop_reason_ = report.stop;
   trained_seconds_ += Seconds{row.step_seconds};
   last_loss_ = row.loss;
   account_.add(Activity::other, now() - done);
 
   row.validation_loss = validate_if_due(step);
-  if (metrics_) metrics_->write(row);
+  jointly(*world_, [&] {
+    if (metrics_) metrics_->write(row);
+  });
   progress_.show(row);
   save_if_due(step);
   longest_step_ = std::max(longest_step_, now() - begin);
@@ -192,7 +211,7 @@ std::optional<double> TrainingRun::validate_if_due(std::int64_t step) {
   const auto every = deck_.training.validate_every;
   if (!validation_ || every == 0 || (step % every != 0 && !is_last(step))) return std::nullopt;
   const auto begin = now();
-  const double loss = or_end_job(*world_, [&] { return validation_->loss(*world_); });
+  const double loss = in_step([&] { return validation_->loss(*world_); });
   account_.add(Activity::validation, now() - begin);
   summary_.validation_loss = loss;
   return loss;
@@ -203,53 +222,79 @@ void TrainingRun::save_if_due(std::int64_t step) {
   const bool due = every > 0 && (step % every == 0 || is_last(step));
   if (!due && !stop_reason_) return;
   const auto begin = now();
-  checkpointing_.save(step, rule_);
+  checkpointing_.save(step, rule_, time_to_write());
   if (stop_reason_ || is_last(step)) checkpointing_.wait();
   account_.add(Activity::checkpoint, now() - begin);
   ++moves_;
 }
 
+/// Half of the time to the next checkpoint: the other half is for the disk, so that the next one need not wait.
+Seconds TrainingRun::time_to_write() const {
+  const auto steps = completed_steps_ - first_step_ + 1;
+  if (steps < 1) return Seconds{0};
+  return Seconds{0.5 * deck_.output.checkpoint.checkpoint_every * trained_seconds_.value / static_cast<double>(steps)};
+}
+
 std::optional<std::string> TrainingRun::sample_text() {
   if (!generation_ || stop_reason_) return std::nullopt;
   const auto& sample = deck_.output.sample;
-  const auto tokenizer = make_tokenizer("bytes");
-  const auto tokens = or_end_job(*world_, [&] {
-    return generation_->extend(*world_, tokenizer->encode(sample.prompt), sample.tokens, tokenizer->end_of_text(),
+  const auto tokens = in_step([&] {
+    return generation_->extend(*world_, prompt_, sample.tokens, tokenizer_->end_of_text(),
                                {sample.temperature, deck_.training.seed});
   });
-  return tokenizer->decode(tokens);
+  return tokenizer_->decode(tokens);
 }
 
-void TrainingRun::finish(std::int64_t completed_steps) {
+void TrainingRun::finish() {
   checkpointing_.wait();
   if (trace_) {
     const auto timeline = trace_->gather(*world_);
-    checkpointing_.on_io_thread([&] {
-      if (world_->rank() == 0 && !timeline.spans.empty()) write_trace(path_in(deck_, "trace.h5"), timeline);
+    jointly(*world_, [&] {
+      if (world_->rank() != 0 || timeline.spans.empty()) return;
+      checkpointing_.on_io_thread([&] { write_trace(path_in(deck_, "trace.h5"), timeline); });
     });
   }
   summary_.sample = sample_text();
-  summary_.sample_prompt = deck_.output.sample.prompt;
-  summary_.version = program_version();
-  summary_.reason = stop_reason_.value_or("finished");
-  summary_.exit_code = static_cast<int>(stop_reason_ && completed_steps < deck_.training.steps ? ExitCode::stopped_early
-                                                                                               : ExitCode::finished);
-  complete_summary(summary_, completed_steps);
-  if (world_->rank() != 0) return;
-  if (stop_reason_) stop_request_.remove_stop_file();
-  write_text(path_in(deck_, "summary.json"), to_json(summary_));
-  log::note("{}", to_text(summary_));
+  if (summary_.sample) summary_.sample_prompt = tokenizer_->decode(prompt_);
+  static_cast<RunEnding&>(summary_) =
+      ending(is_complete() ? ExitCode::finished : ExitCode::stopped_early, stop_reason_.value_or("finished"));
+  complete_summary();
+  jointly(*world_, [&] {
+    if (world_->rank() != 0) return;
+    if (stop_reason_) stop_request_.remove_stop_file();
+    write_text(path_in(deck_, "summary.json"), to_json(summary_));
+  });
+  if (world_->rank() == 0) log::note("{}", to_text(summary_));
 }
 
-void TrainingRun::complete_summary(RunSummary& summary, std::int64_t completed_steps) {
-  summary.first_step = first_step_;
-  summary.completed_steps = completed_steps;
-  summary.tokens = completed_steps * tokens_per_step(deck_);
+void TrainingRun::leave_summary(const Error& error) {
+  try {
+    checkpointing_.wait();
+  } catch (const AgreedError& other) {
+    if (world_->rank() == 0) log::warning("{}", other.what());
+  }
+  static_cast<RunEnding&>(summary_) = ending(error.code(), error.what());
+  complete_summary();
+  if (world_->rank() != 0) return;
+  try {
+    write_text(path_in(deck_, "summary.json"), to_json(summary_));
+  } catch (const Error& other) {
+    log::warning("{}", other.what());
+  }
+}
+
+RunEnding TrainingRun::ending(ExitCode code, std::string reason) const {
+  const std::int64_t completed = completed_steps_;
+  return {program_version(), std::move(reason), static_cast<int>(code),
+          first_step_,       completed,         completed * tokens_per_step(deck_)};
+}
+
+void TrainingRun::complete_summary() {
+  auto& summary = summary_;
+  const std::int64_t own_steps = summary.completed_steps - first_step_ + 1;
   summary.seconds = trained_seconds_;
   summary.tokens_per_second =
-      trained_seconds_.value > 0
-          ? static_cast<double>((completed_steps - first_step_ + 1) * tokens_per_step(deck_)) / trained_seconds_.value
-          : 0;
+      trained_seconds_.value > 0 ? static_cast<double>(own_steps * tokens_per_step(deck_)) / trained_seconds_.value : 0;
   summary.training_loss = last_loss_;
   summary.entropies = data_.entropies;
   summary.times = account_.over_ranks(*world_);

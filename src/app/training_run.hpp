@@ -6,8 +6,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/checkpointing.hpp"
+#include "app/end_job.hpp"
 #include "app/generation.hpp"
 #include "app/metrics.hpp"
 #include "app/progress.hpp"
@@ -21,11 +23,11 @@
 #include "base/error.hpp"
 #include "comm/communicator.hpp"
 #include "config/deck.hpp"
+#include "data/tokenizer.hpp"
 #include "execute/executor.hpp"
 #include "execute/rank_state.hpp"
 #include "execute/run_plan.hpp"
 #include "execute/training_work.hpp"
-#include "execute/watchdog.hpp"
 #include "optimizer/update.hpp"
 
 namespace penstock {
@@ -41,16 +43,27 @@ class TrainingRun {
   ExitCode run();
 
  private:
+  void prepare_sample();
   void start(const std::string& resume);
+  /// Part of a step: what one rank alone cannot do ends the job for all (or_end_job).
+  template <class Work>
+  auto in_step(Work&& work) const;
+  /// Leaves a short summary.
+  BeforeEnd before_end() const;
   void train_step(std::int64_t step);
   StepMetrics measure(std::int64_t step, Seconds duration, const StepReport& report) const;
   std::optional<double> validate_if_due(std::int64_t step);
   void save_if_due(std::int64_t step);
   void refuse_non_finite_loss(const StepMetrics& row) const;
   std::optional<std::string> sample_text();
-  void finish(std::int64_t completed_steps);
-  void complete_summary(RunSummary& summary, std::int64_t completed_steps);
+  Seconds time_to_write() const;
+  void finish();
+  /// The summary of a run that ends with an error which all ranks know of.
+  void leave_summary(const Error& error);
+  void complete_summary();
+  RunEnding ending(ExitCode code, std::string reason) const;
   bool is_last(std::int64_t step) const { return step == deck_.training.steps; }
+  bool is_complete() const { return completed_steps_ >= deck_.training.steps; }
   std::string pending() const;
   std::int64_t progress_count() const;
 
@@ -64,6 +77,8 @@ class TrainingRun {
   Executor executor_;
   std::optional<Validation> validation_;
   std::optional<Generation> generation_;
+  std::unique_ptr<const Tokenizer> tokenizer_;  // of the sample, where one is asked for
+  std::vector<std::int32_t> prompt_;
   Checkpointing checkpointing_;
   StopRequest stop_request_;
   Seconds trace_start_{0};
@@ -73,6 +88,7 @@ class TrainingRun {
   Progress progress_;
   RunSummary summary_;
   std::int64_t first_step_ = 1;
+  std::atomic<std::int64_t> completed_steps_{0};
   std::optional<std::string> stop_reason_;
   Seconds longest_step_{0};
   Seconds trained_seconds_{0};

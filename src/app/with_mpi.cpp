@@ -3,8 +3,8 @@
 
 #include <exception>
 
-#include "app/agree.hpp"
 #include "base/log.hpp"
+#include "comm/agreement.hpp"
 #include "comm/environment.hpp"
 #include "kernels/kernels.hpp"
 
@@ -35,7 +35,7 @@ ExitCode with_mpi(int* argc, char*** argv, const std::function<ExitCode(const Co
     agree_on_instruction_set(world);
     return command(world);
   } catch (const AgreedError& error) {
-    if (world.rank() == 0) log::error(error.what());
+    if (world.rank() == 0) log::common_error(error.what());
     return error.code();
   } catch (const Error& error) {
     return end_of(environment, error.code(), error.what());

@@ -34,7 +34,7 @@ struct DescriptorTraits {
 using Descriptor = UniqueHandle<DescriptorTraits>;
 
 [[noreturn]] void fail_with_errno(const std::string& doing) {
-  throw Error{ExitCode::bad_input, system_error_text(doing, errno)};
+  throw Error{code_of_failed_write(errno), system_error_text(doing, errno)};
 }
 
 Descriptor open_descriptor(const std::string& path, int flags) {
@@ -88,7 +88,7 @@ std::vector<CheckpointFile> list_checkpoints(const std::string& folder) {
 void make_folder(const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) fail(ExitCode::bad_input, "making the folder {}: {}", folder, error.message());
+  if (error) fail(code_of_failed_write(error.value()), "making the folder {}: {}", folder, error.message());
 }
 
 void publish(const std::string& partial, const std::string& path) {
@@ -105,6 +105,12 @@ void prune(const std::string& folder, std::int32_t keep) {
   for (const auto& file : list(folder, unfinished)) remove_or_warn(file.path);
 }
 
+void begin_to_synchronize(const std::string& path) {
+  const auto descriptor = open_descriptor(path, O_RDWR);
+  // A hint: where the file system has no such call, synchronize does all of the work.
+  (void)::sync_file_range(descriptor.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
 void synchronize(const std::string& path) {
   const auto descriptor = open_descriptor(path, O_RDWR);
   if (::fdatasync(descriptor.get()) != 0) fail_with_errno("waiting for the disk to hold " + path);
@@ -118,7 +124,7 @@ void reserve(const std::string& path, Bytes bytes) {
     return;  // the file system cannot reserve: writes will tell
   std::error_code ignored;
   const auto room = fs::space(path, ignored);
-  throw Error{ExitCode::bad_input,
+  throw Error{ExitCode::cannot_write,
               system_error_text(fmt::format("writing {}, which needs {} ({} bytes) where {} are free; free some, lower "
                                             "output.keep or choose another output.directory",
                                             path, to_text(bytes), bytes.value,

@@ -24,21 +24,25 @@ struct CheckpointFile {
 /// and other files are not listed. @throws Error bad_input if the folder cannot be read.
 std::vector<CheckpointFile> list_checkpoints(const std::string& folder);
 
-/// Makes `folder` and those above it. Several processes may do so at once. @throws Error bad_input.
+/// Makes `folder` and those above it. Several processes may do so at once.
+/// @throws Error of code_of_failed_write.
 void make_folder(const std::string& folder);
 
-/// Renames `partial` to `path` so that it stays after a power failure. @throws Error bad_input.
+/// Renames `partial` to `path` so that it stays after a power failure. @throws Error of code_of_failed_write.
 void publish(const std::string& partial, const std::string& path);
 
 /// Removes all but the `keep` newest checkpoints, and what unfinished writes have left. A file that cannot be removed
 /// is a warning.
 void prune(const std::string& folder, std::int32_t keep);
 
-/// Waits until the file's data is on the disk. @throws Error bad_input with the system's reason.
+/// Lets the system begin to write the file's data to the disk, and does not wait for it.
+void begin_to_synchronize(const std::string& path);
+
+/// Waits until the file's data is on the disk. @throws Error of code_of_failed_write, with the system's reason.
 void synchronize(const std::string& path);
 
-/// Grows a file to `bytes` with room on the disk for all of them, where the file system can. @throws Error bad_input if
-/// the disk is full (or a quota or a size limit is met), with the bytes needed and the bytes free.
+/// Grows a file to `bytes` with room on the disk for all of them, where the file system can. @throws Error cannot_write
+/// if the disk is full (or a quota or a size limit is met), with the bytes needed and the bytes free.
 void reserve(const std::string& path, Bytes bytes);
 
 }  // namespace penstock

@@ -81,7 +81,7 @@ std::string checksums_path(const std::string& dataset) {
 }
 
 Bytes create(const std::string& path, const CheckpointContents& contents) {
-  const Doing doing{ExitCode::bad_input, "creating the checkpoint " + path};
+  const Doing doing{ExitCode::cannot_write, "creating the checkpoint " + path};
   const auto access = hdf5::file_access(H5F_LIBVER_V18, doing);
   checked(H5Pset_alignment(access.get(), align_from, alignment), doing);
   {

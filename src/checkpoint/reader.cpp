@@ -6,9 +6,9 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "checkpoint/agreement.hpp"
 #include "checkpoint/folder.hpp"
 #include "checkpoint/format.hpp"
+#include "comm/agreement.hpp"
 
 namespace penstock {
 namespace {
@@ -16,6 +16,8 @@ namespace {
 namespace format = checkpoint_format;
 using hdf5::checked;
 using hdf5::Doing;
+
+constexpr hdf5::FileKind checkpoint_kind{"a checkpoint", "checkpoints/step_*.h5 of a run's folder", "parameters"};
 
 /// A damaged size must not become an allocation: no model's parameter has this many elements on one dimension.
 constexpr hsize_t largest_extent = hsize_t{1} << 40U;
@@ -205,13 +207,13 @@ std::string newest_sound_file(const std::string& folder) {
 
 CheckpointHeader read_checkpoint_header(const std::string& path) {
   const auto doing = reading(path);
-  const auto file = hdf5::open_file(path, doing);
+  const auto file = hdf5::open_file(path, checkpoint_kind, doing);
   return format::read_header(file.get(), doing);
 }
 
 CheckpointContents read_checkpoint_contents(const std::string& path) {
   const auto doing = reading(path);
-  const auto file = hdf5::open_file(path, doing);
+  const auto file = hdf5::open_file(path, checkpoint_kind, doing);
   return read_contents(file.get(), doing);
 }
 
@@ -219,7 +221,7 @@ CheckpointHeader load_checkpoint(const std::string& path, const std::vector<Chec
                                  const std::vector<LoadedPiece>& pieces) {
   for (const auto& piece : pieces) check_piece(piece, datasets);
   const auto doing = reading(path);
-  const auto file = hdf5::open_file(path, doing);
+  const auto file = hdf5::open_file(path, checkpoint_kind, doing);
   auto header = format::read_header(file.get(), doing);
   auto buffer = chunk_buffer(datasets);
   for (const auto& piece : pieces) {
@@ -233,13 +235,13 @@ CheckpointHeader load_checkpoint(const Communicator& group, const std::string& p
                                  const std::vector<CheckpointDataset>& datasets,
                                  const std::vector<LoadedPiece>& pieces) {
   CheckpointHeader header;
-  do_and_agree(group, [&] { header = load_checkpoint(path, datasets, pieces); });
+  jointly(group, [&] { header = load_checkpoint(path, datasets, pieces); });
   return header;
 }
 
 CheckpointContents verify_checkpoint(const std::string& path) {
   const auto doing = reading(path);
-  const auto file = hdf5::open_file(path, doing);
+  const auto file = hdf5::open_file(path, checkpoint_kind, doing);
   auto contents = read_contents(file.get(), doing);
   auto buffer = chunk_buffer(contents.datasets);
   for (const auto& shape : contents.datasets) {
@@ -251,7 +253,7 @@ CheckpointContents verify_checkpoint(const std::string& path) {
 
 std::optional<std::string> find_latest(const Communicator& group, const std::string& folder) {
   std::string found;
-  do_and_agree(group, [&] {
+  jointly(group, [&] {
     if (group.rank() == 0) found = newest_sound_file(folder);
   });
   found = group.broadcast(found, 0);

@@ -7,13 +7,14 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "checkpoint/agreement.hpp"
 #include "checkpoint/coverage.hpp"
 #include "checkpoint/folder.hpp"
 #include "checkpoint/format.hpp"
+#include "comm/agreement.hpp"
 
 namespace penstock {
 namespace {
@@ -34,7 +35,7 @@ void create_file(const std::string& partial, const CheckpointContents& contents)
   constexpr std::int64_t metadata_per_dataset = 4096;  // a bound; about 1 KiB in fact
   const Bytes metadata{metadata_per_dataset * static_cast<std::int64_t>(contents.datasets.size() + 16)};
   if (!std::ofstream{partial, std::ios::binary | std::ios::trunc})
-    throw Error{ExitCode::bad_input, system_error_text("creating the checkpoint " + partial, errno)};
+    throw Error{code_of_failed_write(errno), system_error_text("creating the checkpoint " + partial, errno)};
   reserve(partial, data_bytes(contents.datasets) + metadata);
   reserve(partial, format::create(partial, contents));
 }
@@ -70,8 +71,9 @@ void refuse_values_not_finite(const CheckpointDataset& set, std::int64_t first, 
 /// Writes pieces of one rank: independent of the other ranks from here on.
 class PieceWriter {
  public:
-  PieceWriter(const hdf5::File& file, const std::vector<CheckpointDataset>& datasets, const Doing& doing)
-      : file_{file}, datasets_{datasets}, doing_{doing} {}
+  PieceWriter(const hdf5::File& file, const std::vector<CheckpointDataset>& datasets, const Doing& doing,
+              AfterPart after_part)
+      : file_{file}, datasets_{datasets}, doing_{doing}, after_part_{std::move(after_part)} {}
 
   void write(const SavedPiece& piece) {
     const auto& set = datasets_[static_cast<std::size_t>(piece.dataset)];
@@ -84,6 +86,7 @@ class PieceWriter {
       denormals += std::count_if(piece.data + at, piece.data + at + count, is_denormal);
       checksums.push_back(format::checksum(piece.data + at, count));
       write_chunk(dataset, set, piece.first + at, count, piece.data + at);
+      after_part_({count * static_cast<std::int64_t>(sizeof(float))});
     }
     write_checksums(set, piece.first / chunk_elements, checksums);
     warn_of_denormals(set, denormals);
@@ -126,19 +129,43 @@ class PieceWriter {
   const hdf5::File& file_;
   const std::vector<CheckpointDataset>& datasets_;
   const Doing& doing_;
+  AfterPart after_part_;
+};
+
+/// Calls `after_part`, and lets the system begin to write to the disk what it holds in memory: else all of it would be
+/// left for the end.
+class PartsToDisk {
+ public:
+  PartsToDisk(const std::string& path, const AfterPart& after_part) : path_{path}, after_part_{after_part} {}
+
+  void operator()(Bytes part) {
+    held_ += part;
+    if (held_.value >= most_held) {
+      begin_to_synchronize(path_);
+      held_ = Bytes{0};
+    }
+    if (after_part_) after_part_(part);
+  }
+
+ private:
+  static constexpr std::int64_t most_held = std::int64_t{64} << 20;
+
+  const std::string& path_;
+  const AfterPart& after_part_;
+  Bytes held_{0};
 };
 
 void write_data(const Communicator& group, const std::string& partial, const CheckpointContents& contents,
-                const std::vector<SavedPiece>& pieces) {
-  const Doing doing{ExitCode::bad_input, "writing the checkpoint " + partial};
+                const std::vector<SavedPiece>& pieces, const AfterPart& after_part) {
+  const Doing doing{ExitCode::cannot_write, "writing the checkpoint " + partial};
   hdf5::File file;
-  do_and_agree(group, [&] { file = open_for_writing(group, partial, doing); });
-  do_and_agree(group, [&] {
-    PieceWriter writer{file, contents.datasets, doing};
+  jointly(group, [&] { file = open_for_writing(group, partial, doing); });
+  jointly(group, [&] {
+    PieceWriter writer{file, contents.datasets, doing, PartsToDisk{partial, after_part}};
     for (const auto& piece : pieces) writer.write(piece);
   });
-  do_and_agree(group, [&] { checked(H5Fclose(file.release()), doing); });
-  do_and_agree(group, [&] { synchronize(partial); });  // each rank for its node
+  jointly(group, [&] { checked(H5Fclose(file.release()), doing); });
+  jointly(group, [&] { synchronize(partial); });  // each rank for its node
 }
 
 void remove_quietly(const std::string& path) {
@@ -149,21 +176,22 @@ void remove_quietly(const std::string& path) {
 }  // namespace
 
 CheckpointReport write_checkpoint(const Communicator& group, const CheckpointFolder& folder,
-                                  const CheckpointContents& contents, const std::vector<SavedPiece>& pieces) {
+                                  const CheckpointContents& contents, const std::vector<SavedPiece>& pieces,
+                                  const AfterPart& after_part) {
   const Seconds begin = now();
   const bool is_first = group.rank() == 0;
   const std::string path = folder.path + "/" + checkpoint_name(contents.header.step);
   const std::string partial = path + ".partial";
   check_coverage(group, contents.datasets, pieces);
-  do_and_agree(group, [&] {
+  jointly(group, [&] {
     if (is_first) make_folder(folder.path);
   });
   try {
-    do_and_agree(group, [&] {
+    jointly(group, [&] {
       if (is_first) create_file(partial, contents);
     });
-    write_data(group, partial, contents, pieces);
-    do_and_agree(group, [&] {
+    write_data(group, partial, contents, pieces, after_part);
+    jointly(group, [&] {
       if (is_first) publish(partial, path);
     });
   } catch (...) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,16 +24,20 @@ struct CheckpointReport {
   Seconds seconds;  ///< from the call to the renamed file
 };
 
+using AfterPart = std::function<void(Bytes part)>;
+
 /// Collective: writes one checkpoint from the pieces of all ranks, which together hold each element of each data set
 /// once, in whole chunks. `contents` is the same on all ranks (the header is rank 0's).
 ///
 /// The file is written beside its place, made safe on the disk and renamed; older ones stay until then, and all but the
 /// newest `keep` are removed after. Runs on the process's I/O thread (io_thread), with a communicator that nothing else
 /// uses.
-/// @throws Error, the same on all ranks, with the previous checkpoints as they were: bad_input if the disk is full or
-/// the folder cannot be written, not_finite naming the parameter if a value is not finite, internal if the pieces do
-/// not fit.
+/// `after_part` is called with the bytes of each part of this rank's data once they are written, and may sleep.
+/// @throws AgreedError, with the previous checkpoints as they were: cannot_write if the disk is full, bad_input if the
+/// folder cannot be written, not_finite naming the parameter if a value is not finite, internal if the pieces do not
+/// fit.
 CheckpointReport write_checkpoint(const Communicator& group, const CheckpointFolder& folder,
-                                  const CheckpointContents& contents, const std::vector<SavedPiece>& pieces);
+                                  const CheckpointContents& contents, const std::vector<SavedPiece>& pieces,
+                                  const AfterPart& after_part = {});
 
 }  // namespace penstock

@@ -21,11 +21,15 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 void CheckpointWriter::start(const CheckpointContents& contents, const std::vector<SavedPiece>& pieces,
-                             const ForEach& for_each) {
+                             const ForEach& for_each, Seconds spread) {
   wait();
   contents_ = contents;
   snapshot_.take(pieces, for_each);
-  write_ = io_.start([this] { report_ = write_checkpoint(group_, folder_, contents_, snapshot_.pieces()); });
+  pacer_.begin(Snapshot::bytes_of(pieces), spread);
+  write_ = io_.start([this] {
+    report_ =
+        write_checkpoint(group_, folder_, contents_, snapshot_.pieces(), [this](Bytes part) { pacer_.wrote(part); });
+  });
 }
 
 bool CheckpointWriter::is_writing() const {
@@ -33,6 +37,7 @@ bool CheckpointWriter::is_writing() const {
 }
 
 std::optional<CheckpointReport> CheckpointWriter::wait() {
+  pacer_.hurry();
   if (write_.valid()) write_.get();
   return std::exchange(report_, std::nullopt);
 }

@@ -7,6 +7,7 @@
 
 #include "checkpoint/contents.hpp"
 #include "checkpoint/io_thread.hpp"
+#include "checkpoint/pacer.hpp"
 #include "checkpoint/snapshot.hpp"
 #include "checkpoint/write.hpp"
 #include "comm/communicator.hpp"
@@ -25,8 +26,10 @@ class CheckpointWriter {
 
   /// Collective: waits for the write in flight (throwing its error), copies `pieces` and returns; the copy is written
   /// in the background (write_checkpoint). `for_each` may copy on several threads.
+  ///
+  /// The data are written at an even pace over about `spread` (see Pace), and at full speed as soon as somebody waits.
   void start(const CheckpointContents& contents, const std::vector<SavedPiece>& pieces,
-             const ForEach& for_each = for_each_in_order);
+             const ForEach& for_each = for_each_in_order, Seconds spread = Seconds{0});
   bool is_writing() const;
   /// Waits for the write in flight. @throws its Error, the same on all ranks. Returns what was written by the last
   /// start that has not been reported yet.
@@ -38,6 +41,7 @@ class CheckpointWriter {
   CheckpointFolder folder_;
   Snapshot snapshot_;
   CheckpointContents contents_;
+  Pacer pacer_;
   std::optional<CheckpointReport> report_;
   std::future<void> write_;
 };

@@ -2,7 +2,9 @@
 #include "trace/hdf5.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <fstream>
 
 #include "base/log.hpp"
 
@@ -51,6 +53,11 @@ T read_scalar(hid_t object, const char* name, H5T_class_t wanted, hid_t type, co
   return value;
 }
 
+[[noreturn]] void fail_as_other_kind(const std::string& path, const FileKind& kind, std::string_view found,
+                                     const Doing& doing) {
+  fail(doing.code, "{} is not {} of Penstock ({}); expected {}", path, kind.name, found, kind.found_in);
+}
+
 Type text_type(std::size_t bytes, const Doing& doing) {
   Type type{checked(H5Tcopy(H5T_C_S1), doing)};
   checked(H5Tset_size(type.get(), std::max<std::size_t>(bytes, 1)), doing);
@@ -91,9 +98,16 @@ File create_file(const std::string& path, const PropertyList& access, const Doin
   return File{checked(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), doing)};
 }
 
-File open_file(const std::string& path, const Doing& doing) {
+File open_file(const std::string& path, const FileKind& kind, const Doing& doing) {
   silence_once();
-  return File{checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), doing)};
+  if (!std::ifstream{path}) throw Error{doing.code, system_error_text(doing.what, errno)};
+  if (H5Fis_hdf5(path.c_str()) <= 0) fail_as_other_kind(path, kind, "not an HDF5 file", doing);
+  const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  if (id < 0) fail(doing.code, "{}: the file is damaged or was cut short", doing.what);
+  File file{id};
+  if (checked(H5Lexists(id, kind.part, H5P_DEFAULT), doing) == 0)
+    fail_as_other_kind(path, kind, fmt::format("without /{}", kind.part), doing);
+  return file;
 }
 
 void write_attribute(hid_t object, const char* name, std::string_view text, const Doing& doing) {

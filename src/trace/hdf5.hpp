@@ -57,7 +57,17 @@ Result checked(Result result, const Doing& doing) {
 PropertyList file_access(H5F_libver_t format, const Doing& doing);
 
 File create_file(const std::string& path, const PropertyList& access, const Doing& doing);
-File open_file(const std::string& path, const Doing& doing);  ///< read only
+
+/// What a file should be: what errors call it, where users find such files, and a group or data set that each one has.
+struct FileKind {
+  const char* name;      ///< "a checkpoint"
+  const char* found_in;  ///< "checkpoints/step_*.h5 of a run's folder"
+  const char* part;      ///< "parameters"
+};
+
+/// Opens a file read only. @throws Error with `doing.code` that says whether the file cannot be read, is none of this
+/// kind, or is damaged.
+File open_file(const std::string& path, const FileKind& kind, const Doing& doing);
 
 /// Scalar attributes of a file, group or data set. Text is stored with its length, as UTF-8.
 void write_attribute(hid_t object, const char* name, std::string_view text, const Doing& doing);

@@ -2,9 +2,11 @@
 #include "trace/trace_file.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <type_traits>
 #include <vector>
@@ -208,11 +210,13 @@ void read_attributes(hid_t file, Timeline& timeline, const Doing& doing) {
 
 void write_trace(const std::string& path, const Timeline& timeline) {
   const std::string beside = path + ".partial";
+  if (!std::ofstream{beside, std::ios::binary})
+    throw Error{code_of_failed_write(errno), system_error_text("writing the trace " + path, errno)};
   try {
-    write_file(beside, timeline, {ExitCode::bad_input, "writing the trace " + path});
+    write_file(beside, timeline, {ExitCode::cannot_write, "writing the trace " + path});
     std::filesystem::rename(beside, path);
   } catch (const std::filesystem::filesystem_error& error) {
-    fail(ExitCode::bad_input, "writing the trace {}: {}", path, error.code().message());
+    fail(code_of_failed_write(error.code().value()), "writing the trace {}: {}", path, error.code().message());
   } catch (...) {
     std::error_code ignored;
     std::filesystem::remove(beside, ignored);
@@ -222,7 +226,7 @@ void write_trace(const std::string& path, const Timeline& timeline) {
 
 Timeline read_trace(const std::string& path) {
   const Doing doing{ExitCode::damaged_input, "reading the trace " + path};
-  const auto file = hdf5::open_file(path, doing);
+  const auto file = hdf5::open_file(path, {"a trace", "trace.h5 of a run's folder", "spans"}, doing);
   Timeline timeline;
   read_attributes(file.get(), timeline, doing);
   const auto spans = read_table<SpanRow>(file.get(), "spans", span_type(doing), doing);

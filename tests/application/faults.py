@@ -1,8 +1,10 @@
 """Bad input: the exit code of the design, a sentence that helps, and nothing lost."""
 import json
+import subprocess
+import sys
 import unittest
 
-from support import ApplicationTest, merged
+from support import PENSTOCK, ROOT, ApplicationTest, merged
 
 
 class Faults(ApplicationTest):
@@ -22,7 +24,8 @@ class Faults(ApplicationTest):
     def test_a_missing_deck_and_a_missing_option(self):
         self.assert_refused(self.penstock(["train", str(self.folder / "none.yaml")], 1), 2, "none.yaml")
         self.assert_refused(self.penstock(["train"]), 2, "deck")
-        self.assert_refused(self.penstock(["dance"]), 2)
+        self.assert_refused(self.penstock(["dance"]), 2, "no command `dance`", "train, check, show")
+        self.assert_refused(self.penstock(["trian"]), 2, "there is no command `trian`; did you mean `train`?")
         self.assert_refused(self.penstock([]), 2)
 
     def test_batch_identity_is_shown_with_its_numbers(self):
@@ -61,6 +64,20 @@ class Faults(ApplicationTest):
             self.assertEqual(run.code, code, run.output)
         self.assert_refused(self.train(1, {"data.train": [str(self.folder / "nothing_here")]}), 2, "nothing_here")
 
+    def test_check_opens_the_data_and_says_what_train_says(self):
+        sound = self.penstock(["check", str(self.deck())])
+        self.assert_refused(sound, 0, "data.train: text, 1 file", "the data can be read; start 1 rank\n")
+        (self.folder / "short.txt").write_text("x" * 20)
+        (self.folder / "cut.bin").write_bytes(b"\x00" * 100)
+        for name, code in (("gone.txt", 2), ("short.txt", 2), ("cut.bin", 4)):
+            with self.subTest(data=name):
+                changes = {"data.train": [str(self.folder / name)]}
+                checked, trained = self.penstock(["check", str(self.deck(changes))]), self.train(1, changes)
+                said = [line for line in trained.output.splitlines() if line.startswith("error: ")]
+                self.assertEqual(len(said), 1, trained.output)
+                self.assert_refused(checked, code, said[0])
+                self.assertEqual(trained.code, code)
+
     def test_a_token_file_that_is_cut_off(self):
         (self.folder / "cut.bin").write_bytes(b"\x00" * 100)
         self.assert_refused(self.train(2, {"parallel.pipeline": 2, "data.train": [str(self.folder / "cut.bin")]}), 4, "cut.bin")
@@ -90,7 +107,11 @@ class Faults(ApplicationTest):
     def test_gradients_that_are_not_finite_stop_with_step_and_tensor(self):
         run = self.train(2, {"parallel.pipeline": 2, "testing.non_finite_steps": [2]})
         self.assert_refused(run, 5, "step 2", "embedding/token/weight")
+        self.assertEqual(run.output.count("rank 0: error"), 0, run.output)
         self.assertEqual(len(run.metrics()), 1)
+        summary = run.summary()
+        self.assertEqual((summary["exit_code"], summary["completed_steps"], len(summary["ranks"])), (5, 1, 2))
+        self.assertIn("embedding/token/weight", summary["reason"])
 
     def test_steps_that_are_not_finite_can_be_skipped(self):
         run = self.train(2, {"parallel.pipeline": 2, "testing.non_finite_steps": [2], "training.non_finite": "skip"})
@@ -104,6 +125,22 @@ class Faults(ApplicationTest):
     def test_a_rank_without_progress_ends_the_job(self):
         run = self.train(2, {"parallel.pipeline": 2, "training.watchdog": 1, "testing.delays": {"seed": 1, "longest": 20}})
         self.assert_refused(run, 6, "no progress", "waiting for")
+        self.assertEqual(run.summary()["exit_code"], 6)
+        self.assertRegex(run.summary()["reason"], r"^rank \d: no progress")
+
+    def test_a_full_disk_ends_the_run_with_a_sentence_and_a_summary(self):
+        # A limit of the size of files stands for the disk: 16 MiB are enough for all but the checkpoint.
+        limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 24, 1 << 24))"
+        wrapper = self.folder / "limited.py"
+        wrapper.write_text(f"import os, sys\n{limit}\nos.execv(sys.argv[1], sys.argv[1:])\n")
+        directory = self.folder / "full"
+        deck = self.deck({"model": {"hidden": 192, "ffn": 512},
+                          "output": {"directory": str(directory), "checkpoint_every": 2}})
+        program = subprocess.run([sys.executable, str(wrapper), PENSTOCK, "train", str(deck)], cwd=ROOT, text=True,
+                                 timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assert_refused(program, 74, "step_00000002.h5", "free some")
+        summary = json.loads((directory / "summary.json").read_text())
+        self.assertEqual((summary["exit_code"], summary["completed_steps"]), (74, 3))  # told at the next checkpoint
 
     def test_override_of_an_unknown_key(self):
         run = self.penstock(["check", str(self.deck()), "--set", "training.stepz=3"])

@@ -42,8 +42,11 @@ class Generate(ApplicationTest):
         self.assertIn("at most 5 ranks", done.stdout)
 
     def test_what_is_no_checkpoint(self):
-        done = self.generate(0, str(self.folder / "text.txt"))
-        self.assertEqual(done.returncode, 4, done.stdout)
+        text = self.folder / "text.txt"
+        done = self.generate(0, str(text))
+        self.assertEqual((done.returncode, done.stdout),
+                         (4, f"error: {text} is not a checkpoint of Penstock (not an HDF5 file); expected "
+                             "checkpoints/step_*.h5 of a run's folder\n"))
 
 
 if __name__ == "__main__":

@@ -51,6 +51,22 @@ TEST_F(Background, WritesWhatTheStateWasAtTheStart) {
   EXPECT_EQ(writer.wait(), std::nullopt) << "reported twice";
 }
 
+TEST_F(Background, IsSpreadOverTheTimeThatItMayTake) {
+  CheckpointWriter writer{io_, group_, {folder_.path(), 2}};
+  const auto contents = example_contents(7);
+  const auto state = dealt(contents);
+  const Seconds begin = now();
+
+  writer.start(contents, state.pieces, for_each_in_order, Seconds{3600});
+  while (writer.is_writing()) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+
+  // At the slowest pace, the last part included.
+  const double bytes = static_cast<double>(Snapshot::bytes_of(state.pieces).value);
+  EXPECT_GE((now() - begin).value, bytes / static_cast<double>(Pace::slowest_bytes_per_second));
+  EXPECT_TRUE(writer.wait().has_value());
+  EXPECT_EQ(wrong_in(checkpoint_name(7), contents), 0);
+}
+
 TEST_F(Background, SecondStartWaitsForTheFirst) {
   CheckpointWriter writer{io_, group_, {folder_.path(), 5}};
   for (const std::int64_t step : {1, 2, 3}) {

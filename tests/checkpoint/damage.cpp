@@ -14,6 +14,7 @@
 #include "checkpoint/reader.hpp"
 #include "checkpoint/write.hpp"
 #include "comm/communicator.hpp"
+#include "trace/trace_file.hpp"
 
 namespace penstock {
 namespace {
@@ -117,6 +118,17 @@ TEST_F(Damage, ByTruncationIsAlwaysFound) {
   for (std::size_t length = 0; length < whole_.size(); length += 61) {
     EXPECT_TRUE(fault(write(whole_.substr(0, length))).has_value()) << length << " of " << whole_.size() << " bytes";
   }
+}
+
+TEST_F(Damage, IsNotWhatAFileOfAnotherKindHas) {
+  const auto other = folder_.write("notes.txt", "not HDF5 at all");
+  write_trace(folder_ / "trace.h5", {"gpipe", 1, {}, {}});
+
+  EXPECT_EQ(fault(other), other +
+                              " is not a checkpoint of Penstock (not an HDF5 file); expected "
+                              "checkpoints/step_*.h5 of a run's folder");
+  EXPECT_THAT(*fault(folder_ / "trace.h5"), HasSubstr("is not a checkpoint of Penstock (without /parameters)"));
+  EXPECT_THAT(*fault(folder_ / "gone.h5"), HasSubstr("gone.h5: No such file or directory"));
 }
 
 TEST_F(Damage, ToTheEndOfALongDataSetNamesItsChunk) {

@@ -88,7 +88,7 @@ TEST_F(Failures, FullDiskNamesTheFileAndTheBytesNeeded) {
     error = error_of_write(nothing);
   }
 
-  EXPECT_EQ(error.code(), ExitCode::bad_input);
+  EXPECT_EQ(error.code(), ExitCode::cannot_write);
   EXPECT_THAT(error.what(), HasSubstr(folder_ / checkpoint_name(2)));
   EXPECT_THAT(error.what(), HasSubstr("bytes"));
   expect_step_1_alone();
@@ -102,7 +102,7 @@ TEST_F(Failures, WriteThatFailsOnOneRankFailsOnAll) {
     error = error_of_write(nothing);
   }
 
-  EXPECT_EQ(error.code(), ExitCode::bad_input);
+  EXPECT_EQ(error.code(), ExitCode::cannot_write);
   EXPECT_THAT(error.what(), HasSubstr(checkpoint_name(2)));
   EXPECT_THAT(error.what(), HasSubstr(group_.size() > 1 ? fmt::format("rank {}: ", group_.size() - 1) : ""));
   expect_step_1_alone();

@@ -77,7 +77,7 @@ TEST_F(SmallDisk, ThatIsFullFailsTheWriteAndKeepsTheCheckpointBefore) {
     write_checkpoint(group, {folder_.path().string(), 2}, large, test::everything(large).pieces);
     FAIL() << "written 23 MiB into 1 MiB";
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::bad_input);
+    EXPECT_EQ(error.code(), ExitCode::cannot_write);
     EXPECT_THAT(error.what(), HasSubstr("No space left on device"));
     EXPECT_THAT(error.what(), HasSubstr(folder_ / checkpoint_name(2)));
   }

@@ -107,8 +107,10 @@ TEST_F(TraceFile, SaysWhichFolderCannotBeWritten) {
 TEST_F(TraceFile, NamesAFileThatIsMissingOrNoTrace) {
   write_bytes("text.h5", "not HDF5 at all");
 
-  EXPECT_THAT(reading_fault(path("missing.h5")), HasSubstr(path("missing.h5")));
-  EXPECT_THAT(reading_fault(path("text.h5")), HasSubstr(path("text.h5")));
+  EXPECT_THAT(reading_fault(path("missing.h5")), HasSubstr(path("missing.h5") + ": No such file or directory"));
+  EXPECT_EQ(reading_fault(path("text.h5")), path("text.h5") +
+                                                " is not a trace of Penstock (not an HDF5 file); expected "
+                                                "trace.h5 of a run's folder");
 }
 
 TEST_F(TraceFile, NoticesEveryTruncation) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/agree.hpp"
+#include "comm/agreement.hpp"
 
 #include <algorithm>
 #include <vector>
 
 namespace penstock {
 
-void agree(const Communicator& world, const Outcome& own) {
+void agree(const Communicator& group, const Outcome& own) {
   const auto packed = own.code == ExitCode::finished
                           ? std::string{}
                           : std::string(1, static_cast<char>(static_cast<int>(own.code))) + own.message;
-  const auto all = world.all_gather(packed);
+  const auto all = group.all_gather(packed);
   const auto first = std::find_if(all.begin(), all.end(), [](const std::string& text) { return !text.empty(); });
   if (first == all.end()) return;
   const auto code = static_cast<ExitCode>(first->front());

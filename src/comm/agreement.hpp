@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <exception>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -25,12 +26,12 @@ struct Outcome {
 
 /// Throws the same AgreedError on all ranks if any of them failed: the first failure in rank order, with the rank
 /// unless all say the same. Collective.
-void agree(const Communicator& world, const Outcome& own);
+void agree(const Communicator& group, const Outcome& own);
 
-/// Runs `work` on every rank; if it throws an Error on any of them, all throw an AgreedError. Nothing in `work` may
-/// wait for another rank. Collective.
+/// Runs `work` on every rank; if it throws on any of them, all throw an AgreedError. `work` waits for another rank only
+/// in calls that all ranks make, and that fail on all of them alike. Collective.
 template <class Work>
-auto jointly(const Communicator& world, Work&& work) {
+auto jointly(const Communicator& group, Work&& work) {
   using Result = std::invoke_result_t<Work>;
   Outcome outcome;
   std::optional<std::conditional_t<std::is_void_v<Result>, bool, Result>> result;
@@ -42,8 +43,10 @@ auto jointly(const Communicator& world, Work&& work) {
     }
   } catch (const Error& error) {
     outcome = {error.code(), error.what()};
+  } catch (const std::exception& error) {
+    outcome = {ExitCode::internal, error.what()};
   }
-  agree(world, outcome);
+  agree(group, outcome);
   if constexpr (!std::is_void_v<Result>) return std::move(*result);
 }
 
