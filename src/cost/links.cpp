@@ -58,6 +58,16 @@ std::optional<std::int32_t> Links::shared_copy(Rank rank, Lane lane) const {
   return wire_of(rank, copies(lane));
 }
 
+Seconds Links::fetch_seconds(double of_this_node, double of_other_nodes) const {
+  if (hardware_.unit) return Seconds{0};
+  Seconds seconds{0};
+  if (of_this_node > 0) {
+    seconds += transfer(hardware_.to_device, of_this_node, std::min(group_, hardware_.to_device.shared_by));
+  }
+  if (of_other_nodes > 0) seconds += transfer(hardware_.between, of_other_nodes, hardware_.between.shared_by);
+  return seconds;
+}
+
 Seconds Links::collective_seconds(std::int32_t members, std::int32_t stride, double bytes, std::int32_t steps) const {
   if (hardware_.unit || members <= 1) return Seconds{0};
   const bool is_inside = std::int64_t{members} * stride <= hardware_.node.devices;

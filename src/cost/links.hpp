@@ -31,12 +31,17 @@ class Links {
   Seconds copy_seconds(Lane lane, Bytes bytes) const;
   std::optional<std::int32_t> shared_copy(Rank rank, Lane lane) const;
 
+  bool share_node(Rank a, Rank b) const;
+
+  /// Parameters from the host memory of this node and, one after the other, of other nodes. All devices that share an
+  /// adapter fetch at once, as at the turns of a breadth-first schedule: each gets its part of it.
+  Seconds fetch_seconds(double of_this_node, double of_other_nodes) const;
+
   /// A collective over `members` consecutive devices, `stride` apart, all of whose node mates do the same: each sends
   /// `bytes` in `steps` messages.
   Seconds collective_seconds(std::int32_t members, std::int32_t stride, double bytes, std::int32_t steps) const;
 
  private:
-  bool share_node(Rank a, Rank b) const;
   const LinkFigures& between(Rank from, Rank to) const;
   const LinkFigures& copies(Lane lane) const;
   std::optional<std::int32_t> wire_of(Rank rank, const LinkFigures& link) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/prices.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <numeric>
 #include <utility>
@@ -108,9 +109,22 @@ void CostModel::fill_host_prices() {
     const double seconds = shape_.optimizer == Place::host
                                ? stepped / hardware_.node.optimizer_rate
                                : stepped * device_step_bytes / static_cast<double>(hardware_.device.bandwidth.value);
-    of(Op::reduce).push_back(ring_half(shape_, links_, 4 * count));
+    of(Op::reduce).push_back(ring_half(shape_, links_, storage_bytes(shape_.gradients) * count));
     of(Op::step).push_back(Seconds{seconds} + ring_half(shape_, links_, working_copy));
   }
+}
+
+Seconds CostModel::decoupled_fetch(const Schedule& schedule, const ActionOnRank& node) const {
+  const LayerRange& wanted = shape_.forward_stages[node.action.stage];
+  const auto bytes = static_cast<double>(size_of(bytes_, node.action.stage, BufferKind::parameters).value);
+  double of_other_nodes = 0;
+  for (const Stage owned : all<Stage>(shape_.backward().size())) {
+    const LayerRange& layers = shape_.backward()[owned];
+    const std::int32_t shared = std::min(wanted.end, layers.end).value() - std::max(wanted.begin, layers.begin).value();
+    const bool is_here = links_.share_node(schedule.backward->rank_of[owned], node.rank);
+    if (shared > 0 && !is_here) of_other_nodes += bytes * shared / wanted.size();
+  }
+  return links_.fetch_seconds(bytes - of_other_nodes, of_other_nodes);
 }
 
 Seconds CostModel::price(const Schedule& schedule, const ActionOnRank& node) const {
@@ -139,6 +153,8 @@ Seconds CostModel::price(const Schedule& schedule, const ActionOnRank& node) con
     case Op::step:
       return at(action.op, stage);
     case Op::fetch_forward:
+      if (schedule.backward && !hardware_.unit) return decoupled_fetch(schedule, node);
+      return keeps_states ? Seconds{0} : at(action.op, stage);
     case Op::fetch_backward:
     case Op::offload_gradients:
       return keeps_states ? Seconds{0} : at(action.op, stage);

@@ -22,8 +22,9 @@ namespace penstock {
 /// Compute: each product takes the longer of its FLOPs at the efficiency of its size and of its bytes at the memory's
 /// bandwidth; attention its FLOPs at its own efficiency; elementwise work its bytes. R is the forward of a backward
 /// stage, B is I and W. The embedding belongs to the first stage, final norm, head and loss to the last, or to all
-/// ranks (vocabulary parallelism: the first and the last stage of each). On unit hardware, F, R, I and W are 1 second
-/// and B 2 for each smallest common layer block of the two cuttings, everything else 0.
+/// ranks (vocabulary parallelism: the first and the last stage of each). Parameters belong to the rank of their
+/// backward stage: what a forward stage fetches from another node goes over the network. On unit hardware, F, R, I and
+/// W are 1 second and B 2 for each smallest common layer block of the two cuttings, everything else 0.
 class CostModel {
  public:
   /// @throws Error bad_input if the shape breaks a rule (see check)
@@ -49,6 +50,9 @@ class CostModel {
   void fill_unit_prices();
   void fill_compute_prices();
   void fill_host_prices();
+  /// Of a forward stage whose layers belong to the ranks of the backward pass: those of other nodes send their share,
+  /// in proportion to the layers (SPipe, methods 1.3).
+  Seconds decoupled_fetch(const Schedule& schedule, const ActionOnRank& node) const;
   StagePrices& of(Op op) { return prices_[static_cast<std::size_t>(op)]; }
   Seconds at(Op op, std::size_t place) const { return prices_[static_cast<std::size_t>(op)][place]; }
 

@@ -63,6 +63,7 @@ struct CostShape {
   double offload_ratio = 0;          ///< share of the activations that OFFLOAD_A moves
   /// Of the optimizer's states, where its step runs. Host: gradients go there, parameters come back.
   Place optimizer = Place::host;
+  Precision gradients = Precision::fp32;  ///< in which weight gradients add up on the device and go to the host
   Exposure exposure;
 
   const PerStage<LayerRange>& backward() const { return backward_stages.empty() ? forward_stages : backward_stages; }

@@ -47,7 +47,7 @@ class StageSizer {
   void add_backward(StageBytes& sizes, Stage stage, double parameters) const {
     const double kept = kept_bytes(stage);
     at(sizes, BufferKind::backward_parameters) = bytes(parameters * element_);
-    at(sizes, BufferKind::gradients) = bytes(parameters * 4);
+    at(sizes, BufferKind::gradients) = bytes(parameters * storage_bytes(shape_.gradients));
     at(sizes, BufferKind::output_gradient) = stream_;
     at(sizes, BufferKind::input_gradient) = stream_;
     at(sizes, BufferKind::checkpoint) = stream_;

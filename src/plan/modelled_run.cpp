@@ -122,8 +122,10 @@ Bytes host_states(const Priced& priced, Rank rank) {
     const auto kind = priced.schedule.backward ? BufferKind::backward_parameters : BufferKind::parameters;
     const StageBytes& bytes = priced.costs.bytes()[stage];
     const Bytes gradients = bytes[static_cast<std::size_t>(BufferKind::gradients)];
-    // Gradients are fp32, one number a parameter; so are masters and both moments, shared by the replicas.
-    total += gradients + Bytes{gradients.value * 3 / shape.data};
+    const auto numbers =
+        static_cast<std::int64_t>(static_cast<double>(gradients.value) / storage_bytes(shape.gradients));
+    // Masters and both moments are fp32 and shared by the replicas.
+    total += gradients + Bytes{numbers * 12 / shape.data};
     if (streams) total += bytes[static_cast<std::size_t>(kind)];
   }
   return total;

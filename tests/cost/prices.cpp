@@ -208,6 +208,41 @@ TEST(HostPrices, AreCopiesAndTheRateOfTheOptimizer) {
   EXPECT_EQ(price(model, Op::reduce, 1), 0);
 }
 
+// Two nodes of two devices; one forward stage a rank, each fetched from the ranks of its two backward stages:
+// rank 0's backward stages are 3 and 7, those of rank 3 are 0 and 4.
+TEST(HostPrices, OfFetchesFromOtherNodesAreThoseOfTheNetwork) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::llama2_7b), 4);
+  shape.backward_stages = even_partition(32, 8).stages;
+  HardwareOptions hardware = round_hardware();
+  hardware.node.devices = 2;
+  hardware.between.shared_by = 2;
+  hardware.to_device.shared_by = 1;
+  const CostModel model{shape, hardware};
+  Schedule schedule = schedule_of(4);
+  schedule.backward = BackwardStages{};
+  for (const int rank : {3, 2, 1, 0, 3, 2, 1, 0}) schedule.backward->rank_of.push_back(Rank{rank});
+  const auto fetch = [&](int stage) {
+    return model.price(schedule, {Rank{stage}, {Op::fetch_forward, Stage{stage}, MicroBatch{0}, Slice{0}}}).value;
+  };
+  const double layer = 2 * static_cast<double>(parameter_counts(shape.model).layer);
+
+  // Stage 1 is backward stages 2 and 3, of ranks 1 and 0; stage 2 is 4 and 5, of ranks 3 and 2: all on the own node.
+  EXPECT_NEAR(fetch(1), 3e-6 + 8 * layer / 20e9, 1e-9);
+  EXPECT_NEAR(fetch(2), 3e-6 + 8 * layer / 20e9, 1e-9);
+  // Rank 0's stage is backward stages 0 and 1, of ranks 3 and 2: all from the other node, whose adapter two share.
+  const double ends = 2.0 * 32000 * 4096;
+  EXPECT_NEAR(fetch(0), 2e-6 + 2 * (8 * layer + ends) / 10e9, 1e-9);
+}
+
+TEST(HostPrices, OfGradientsInBf16AreHalfThoseInFp32) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::llama2_7b), 4);
+  shape.gradients = Precision::bf16;
+  const CostModel model{shape, round_hardware()};
+  const double parameters = 8 * static_cast<double>(parameter_counts(shape.model).layer);
+
+  EXPECT_NEAR(price(model, Op::offload_gradients, 1), 4e-6 + 2 * parameters / 25e9, 1e-12);
+}
+
 TEST(HostPrices, OfReplicasAreARingOfGradientsAndOneOfParameters) {
   CostShape shape = shape_of(preset_spec(ModelPreset::llama2_7b), 4);
   shape.data = 4;
