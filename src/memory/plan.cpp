@@ -56,12 +56,86 @@ class PeakTable {
   Bytes peak_{0};
 };
 
-/// The walk of one rank's list.
+/// Which lane, and of messages which channel, an action runs on.
+using LaneOfRank = std::pair<Lane, std::optional<Channel>>;
+
+LaneOfRank lane_of_rank(const Schedule& schedule, const ActionOnRank& node) {
+  return {lane_of(node.action.op), channel_of(schedule, node)};
+}
+
+/// What passes from stage to stage: written or read by messages, and small beside what a stage keeps.
+bool is_stream(BufferKind kind) {
+  switch (kind) {
+    case BufferKind::input:
+    case BufferKind::output:
+    case BufferKind::output_gradient:
+    case BufferKind::input_gradient:
+    case BufferKind::checkpoint:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Memory that is freed in the list, and when it may be taken again.
+///
+/// Lowest address first alone would give a forward the very buffer whose message has only been listed: it would wait
+/// for the wire, and so would every action behind it. So what a message or a copy frees is taken again only once the
+/// next one of its lane is listed (two buffers in turn); and a stream buffer that a computation frees only after
+/// `stream_slack` more computations, so that a receive can be posted before the rank is ready for it.
+class ReturningMemory {
+ public:
+  explicit ReturningMemory(Bytes begin) : addresses_{begin} {}
+
+  AddressMap::Taken take(Bytes bytes) {
+    const auto taken = addresses_.take(bytes);
+    end_ = std::max(end_, taken.offset + bytes);
+    return taken;
+  }
+
+  void free(const PlannedBuffer& planned, std::int32_t position, const LaneOfRank& by) {
+    const bool computed = by.first == Lane::compute;
+    if (computed && !is_stream(planned.buffer.kind)) return addresses_.free(planned.offset, planned.bytes, position);
+    returning_.push_back({planned.offset, planned.bytes, position, by, computed ? stream_slack : 0});
+  }
+
+  /// An action of the list comes: what waited for it returns.
+  void pass(const LaneOfRank& lane) {
+    for (auto range = returning_.begin(); range != returning_.end();) {
+      if (range->by != lane || range->left-- > 0) {
+        ++range;
+        continue;
+      }
+      addresses_.free(range->offset, range->bytes, range->position);
+      range = returning_.erase(range);
+    }
+  }
+
+  /// The highest end of what was taken; 0 if nothing was.
+  Bytes end() const { return end_; }
+
+ private:
+  static constexpr std::int32_t stream_slack = 2;
+  struct Returning {
+    Bytes offset;
+    Bytes bytes;
+    std::int32_t position;
+    LaneOfRank by;
+    std::int32_t left;
+  };
+
+  AddressMap addresses_;
+  std::vector<Returning> returning_;
+  Bytes end_{0};
+};
+
+/// The walk of one rank's list. Stream buffers lie below all others, in a place of their own: they would else cut the
+/// holes that large buffers leave.
 class Planner {
  public:
   Planner(const Schedule& schedule, Rank rank, const PerStage<StageBytes>& stage_bytes,
-          const PersistentLayout& persistent)
-      : schedule_{schedule}, rank_{rank}, stage_bytes_{stage_bytes}, addresses_{persistent.bytes} {
+          const PersistentLayout& persistent, Bytes streams_end)
+      : schedule_{schedule}, rank_{rank}, stage_bytes_{stage_bytes}, streams_{persistent.bytes}, others_{streams_end} {
     plan_.rank = rank;
     plan_.persistent = persistent.buffers;
     plan_.persistent_bytes = persistent.bytes;
@@ -77,22 +151,28 @@ class Planner {
     return std::move(plan_);
   }
 
+  Bytes streams_end() const { return streams_.end(); }
+
  private:
   void add(const Action& action) {
     const ActionOnRank node{rank_, action};
+    const LaneOfRank lane = lane_of_rank(schedule_, node);
+    streams_.pass(lane);
+    others_.pass(lane);
     PlannedAction planned{action, {}, frees(schedule_, node), {}};
     std::vector<std::int32_t> freed_by;
     for (const SymbolicBuffer& buffer : takes(schedule_, node)) planned.takes.push_back(take(buffer, freed_by));
-    planned.waits_for = without_implied(node, std::move(freed_by));
+    planned.waits_for = without_implied(lane, std::move(freed_by));
     const auto position = static_cast<std::int32_t>(plan_.actions.size());
-    for (const SymbolicBuffer& buffer : planned.frees) free(buffer, position);
+    for (const SymbolicBuffer& buffer : planned.frees) free(buffer, position, lane);
     plan_.actions.push_back(std::move(planned));
   }
 
+  ReturningMemory& memory_of(BufferKind kind) { return is_stream(kind) ? streams_ : others_; }
+
   PlannedBuffer take(const SymbolicBuffer& buffer, std::vector<std::int32_t>& freed_by) {
-    const Bytes asked = stage_bytes_[buffer.stage][static_cast<std::size_t>(buffer.kind)];
-    const Bytes bytes = rounded_bytes(asked);
-    const auto taken = addresses_.take(bytes);
+    const Bytes bytes = rounded_bytes(stage_bytes_[buffer.stage][static_cast<std::size_t>(buffer.kind)]);
+    const auto taken = memory_of(buffer.kind).take(bytes);
     freed_by.insert(freed_by.end(), taken.freed_by.begin(), taken.freed_by.end());
     const PlannedBuffer planned{buffer, taken.offset, bytes};
     require(live_.emplace(buffer, planned).second,
@@ -102,24 +182,25 @@ class Planner {
     return planned;
   }
 
-  void free(const SymbolicBuffer& buffer, std::int32_t position) {
+  void free(const SymbolicBuffer& buffer, std::int32_t position, const LaneOfRank& by) {
     const auto found = live_.find(buffer);
     require(found != live_.end(),
             "schedule '{}', rank {}, action {}: frees {}, which was not taken; validate the schedule first",
             schedule_.name, rank_, position + 1, text_of(buffer));
     const PlannedBuffer planned = found->second;
     live_.erase(found);
-    addresses_.free(planned.offset, planned.bytes, position);
+    memory_of(buffer.kind).free(planned, position, by);
     peak_.remove(planned);
   }
 
   /// The latest of the positions on each lane; none of the lane of the taker itself.
-  std::vector<std::int32_t> without_implied(const ActionOnRank& taker, std::vector<std::int32_t> positions) const {
+  std::vector<std::int32_t> without_implied(const LaneOfRank& taker, std::vector<std::int32_t> positions) const {
     std::sort(positions.begin(), positions.end(), std::greater<>{});
-    std::vector<LaneOfRank> seen{lane_of(taker)};
+    std::vector<LaneOfRank> seen{taker};
     std::vector<std::int32_t> kept;
     for (const std::int32_t position : positions) {
-      const auto lane = lane_of({rank_, plan_.actions[static_cast<std::size_t>(position)].action});
+      const Action& action = plan_.actions[static_cast<std::size_t>(position)].action;
+      const auto lane = lane_of_rank(schedule_, {rank_, action});
       if (std::find(seen.begin(), seen.end(), lane) != seen.end()) continue;
       seen.push_back(lane);
       kept.push_back(position);
@@ -128,15 +209,11 @@ class Planner {
     return kept;
   }
 
-  using LaneOfRank = std::pair<Lane, std::optional<Channel>>;
-  LaneOfRank lane_of(const ActionOnRank& node) const {
-    return {penstock::lane_of(node.action.op), channel_of(schedule_, node)};
-  }
-
   const Schedule& schedule_;
   Rank rank_;
   const PerStage<StageBytes>& stage_bytes_;
-  AddressMap addresses_;
+  ReturningMemory streams_;
+  ReturningMemory others_;
   std::map<SymbolicBuffer, PlannedBuffer> live_;
   PeakTable peak_;
   RankPlan plan_;
@@ -148,7 +225,10 @@ RankPlan plan_rank(const Schedule& schedule, Rank rank, const PerStage<StageByte
                    const PersistentLayout& persistent) {
   require(stage_bytes.size() == schedule.most_stages(), "bytes of {} stages for the {} of schedule '{}'",
           stage_bytes.size(), schedule.most_stages(), schedule.name);
-  return Planner{schedule, rank, stage_bytes, persistent}.walk();
+  // Where the streams end is known once they are laid out; where they begin does not depend on it.
+  Planner streams{schedule, rank, stage_bytes, persistent, persistent.bytes};
+  streams.walk();
+  return Planner{schedule, rank, stage_bytes, persistent, std::max(persistent.bytes, streams.streams_end())}.walk();
 }
 
 std::vector<MemoryEdge> memory_edges(const RankPlan& plan) {

@@ -33,7 +33,9 @@ std::vector<ScheduleKind> all_kinds() {
 /// Goes through the choices, the outer ones first, and keeps what all rules take.
 class Enumeration {
  public:
-  explicit Enumeration(const PlanRequest& request) : request_{request}, run_{request.base} {}
+  explicit Enumeration(const PlanRequest& request) : request_{request}, run_{request.base} {
+    run_.capacity = request.capacity;
+  }
 
   std::vector<ModelledRun> result() {
     for (const std::int32_t tensor : tensors()) {
@@ -65,9 +67,23 @@ class Enumeration {
     cost.context = context;
     cost.pipeline = pipeline;
     cost.data = static_cast<std::int32_t>(request_.devices / of_pipeline);
+    for (const Neighbours neighbours : neighbours_of(pipeline)) {
+      cost.neighbours = neighbours;
+      add_experts();
+    }
+  }
+
+  /// Without replicas, and without a pipeline, there is nothing to choose.
+  std::vector<Neighbours> neighbours_of(std::int32_t pipeline) const {
+    if (run_.cost.data == 1 || pipeline == 1) return {request_.base.cost.neighbours};
+    return or_else(request_.search.neighbours, {request_.base.cost.neighbours});
+  }
+
+  void add_experts() {
+    CostShape& cost = run_.cost;
     for (const std::int32_t expert : or_else(request_.search.expert, {request_.base.cost.expert})) {
       cost.expert = expert;
-      if (std::int64_t{context} * cost.data % expert != 0) continue;
+      if (std::int64_t{1} * cost.copies() % expert != 0) continue;
       if (model().is_mixture() ? model().experts % expert != 0 : expert > 1) continue;
       for (const std::int32_t micro_batch : or_else(request_.search.micro_batch, {request_.base.cost.micro_batch})) {
         add_micro_batches(micro_batch);
@@ -149,8 +165,20 @@ class Enumeration {
       run_.recompute = recompute;
       for (const double offload : or_else(request_.search.offload_activations, {request_.base.cost.offload_ratio})) {
         run_.cost.offload_ratio = offload;
-        add_exchanges();
+        add_weight_gradients();
       }
+    }
+  }
+
+  void add_weight_gradients() {
+    const bool may_place = entry_of(run_.schedule.kind).limits.places_weight_gradients &&
+                           run_.cost.offload_ratio == 0 && !run_.stream_parameters;
+    for (const WeightGradients where :
+         or_else(request_.search.weight_gradients, {request_.base.schedule.weight_gradients})) {
+      run_.schedule.weight_gradients = where;
+      if (!may_place) run_.schedule.weight_gradients = WeightGradients::whole;
+      add_exchanges();
+      if (!may_place) return;
     }
   }
 
@@ -167,6 +195,12 @@ class Enumeration {
   /// Whether a simpler kind gives the same lists.
   bool is_another_kind(const GeneratorOptions& options) const {
     const bool one_stage = options.virtual_stages == 1;
+    if (options.pipeline == 1 && !entry_of(run_.schedule.kind).limits.two_partitions &&
+        run_.schedule.kind != ScheduleKind::mobius) {
+      // One rank has nobody to wait for: an order of its own is worth something for its memory only.
+      const bool is_plain = run_.schedule.kind == ScheduleKind::one_f_one_b;
+      return !is_plain && (run_.schedule.kind != ScheduleKind::svpp || options.slices == 1 || !one_stage);
+    }
     switch (run_.schedule.kind) {
       case ScheduleKind::interleaved:
       case ScheduleKind::breadth_first:

@@ -50,6 +50,9 @@ std::string schedule_text(const ModelledRun& run) {
   }
   if (schedule.slices > 1) text += fmt::format(" n={}", schedule.slices);
   if (schedule.forwards_first) text += fmt::format(" f={}", *schedule.forwards_first);
+  if (run.schedule.weight_gradients != WeightGradients::whole) {
+    text += fmt::format(" W {}", deck_name(run.schedule.weight_gradients));
+  }
   if (run.cost.exchange != Exchange::none) text += fmt::format(" {} exchange", deck_name(run.cost.exchange));
   return text;
 }
@@ -60,7 +63,10 @@ std::string layout_text(const ModelledRun& run) {
   add_factor(parts, "context", run.cost.context);
   add_factor(parts, "expert", run.cost.expert);
   add_factor(parts, "data", run.cost.data);
-  return fmt::format("{}, micro-batch {}", fmt::join(parts, " x "), run.cost.micro_batch);
+  const bool has_both = run.cost.pipeline > 1 && run.cost.data > 1;
+  const bool replicas_first = has_both && run.cost.neighbours == Neighbours::replicas;
+  return fmt::format("{}{}, micro-batch {}", fmt::join(parts, " x "), replicas_first ? " (replicas side by side)" : "",
+                     run.cost.micro_batch);
 }
 
 std::string memory_text(const ModelledRun& run) {
@@ -80,7 +86,9 @@ std::string reason_text(const PlannedLayout& best, const PlannedLayout& layout) 
   add("work", layout.most_compute, best.most_compute);
   add("waits", waits_of(layout), waits_of(best));
   add("optimizer", layout.exposed_optimizer, best.exposed_optimizer);
-  return fmt::format("{:+.1f} %: {}", percent_of(layout.step - best.step, best.step), fmt::join(parts, ", "));
+  const double behind = percent_of(layout.step - best.step, best.step);
+  if (parts.empty()) return fmt::format("{:+.2f} %", behind);
+  return fmt::format("{:+.1f} %: {}", behind, fmt::join(parts, ", "));
 }
 
 std::string to_text(const PlanResult& result) {

@@ -1,0 +1,61 @@
+"""penstock plan: the best layout comes out as a deck that simulate takes, and where nothing fits it says what would."""
+import json
+import unittest
+
+from support import ROOT, ApplicationTest
+
+NODE = ROOT / "input" / "plan" / "llama_7b_node.yaml"
+
+
+class Plan(ApplicationTest):
+    def plan(self, *arguments, deck=NODE):
+        self.planned = self.folder / "planned.yaml"
+        return self.penstock(["plan", str(deck), "--output", str(self.planned), *arguments])
+
+    def test_the_best_is_a_deck_whose_simulation_takes_as_long(self):
+        planned = self.plan("--json")
+        self.assertEqual(planned.returncode, 0, planned.stdout)
+        best = json.loads(planned.stdout)["layouts"][0]
+        simulated = self.penstock(["simulate", str(self.planned), "--json"])
+        self.assertEqual(simulated.returncode, 0, simulated.stdout)
+        step = json.loads(simulated.stdout)
+
+        # Waits for memory, which the search leaves out, may only add.
+        self.assertGreaterEqual(step["step_seconds"], best["step_seconds"] * (1 - 1e-9))
+        self.assertLess(step["step_seconds"], best["step_seconds"] * 1.02)
+        self.assertGreaterEqual(max(rank["peak_device_bytes"] for rank in step["ranks"]), best["peak_device_bytes"])
+
+    def test_rows_are_in_the_order_of_their_steps_and_say_why_they_lost(self):
+        planned = self.plan("--json")
+        rows = json.loads(planned.stdout)["layouts"]
+        steps = [row["step_seconds"] for row in rows]
+
+        self.assertEqual(len(rows), 8)
+        self.assertEqual(steps, sorted(steps))
+        self.assertEqual(rows[0]["why_it_lost"], "the best")
+        self.assertIn("%", rows[-1]["why_it_lost"])
+
+    def test_the_table_has_a_row_for_each_and_names_the_deck(self):
+        planned = self.plan("--set", "plan.rows=3")
+        self.assertEqual(planned.returncode, 0, planned.stdout)
+
+        self.assertEqual(len([line for line in planned.stdout.splitlines() if " s  " in line]), 3)
+        self.assertIn(f"penstock simulate {self.planned}", planned.stdout)
+
+    def test_what_does_not_fit_ends_with_3_and_what_would_fit(self):
+        refused = self.plan("--set", "hardware.device.memory=12 GiB", "--set", "plan.search.recompute=[none]")
+
+        self.assertEqual(refused.returncode, 3, refused.stdout)
+        self.assertIn("the closest needs at least", refused.stdout)
+        self.assertIn("What would fit: ", refused.stdout)
+        self.assertFalse(self.planned.exists())
+
+    def test_devices_that_no_layout_uses_up_are_refused_with_the_rule(self):
+        refused = self.plan("--set", "plan.devices=7", "--set", "plan.search.pipeline=[4]")
+
+        self.assertEqual(refused.returncode, 2, refused.stdout)
+        self.assertIn("pipeline x tensor x context x data is their number", refused.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
