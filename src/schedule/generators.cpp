@@ -136,6 +136,7 @@ Schedule one_f_one_b(const GeneratorOptions& options) {
 
 Schedule interleaved(const GeneratorOptions& options) {
   check_options(ScheduleKind::interleaved, options);
+  check_sizes(rounded_up(options));
   Schedule schedule =
       options.virtual_stages == 1 ? one_f_one_b(options) : empty_schedule("", options, Placement::round_robin);
   schedule.name = fmt::format("interleaved v={}", options.virtual_stages);

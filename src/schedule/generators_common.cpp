@@ -38,10 +38,17 @@ void check_sizes(const GeneratorOptions& options) {
     if (forwards <= most_forwards) continue;
     fail(ExitCode::bad_input,
          "pipeline {} x virtual stages {} x micro-batches {} x slices {} is more than {} forwards in one step; use "
-         "fewer micro-batches",
+         "fewer micro-batches or ranks",
          options.pipeline, std::int64_t{options.virtual_stages} * options.forward_virtual, options.micro_batches,
          options.slices, most_forwards);
   }
+}
+
+GeneratorOptions with_full_pipeline(GeneratorOptions options) {
+  check_sizes(options);
+  options.micro_batches = std::max(options.micro_batches, 2 * options.pipeline);
+  check_sizes(options);
+  return options;
 }
 
 void check_options(ScheduleKind kind, const GeneratorOptions& options) {

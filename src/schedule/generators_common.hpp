@@ -25,6 +25,10 @@ void check_options(ScheduleKind kind, const GeneratorOptions& options);
 /// The part of check_options that is the same for every kind.
 void check_sizes(const GeneratorOptions& options);
 
+/// The options with at least two micro-batches a rank: what generators need that make a whole pattern first, or whose
+/// work grows with the square of the ranks. @throws as check_sizes, of these many
+GeneratorOptions with_full_pipeline(GeneratorOptions options);
+
 /// Which rank has a stage.
 enum class Placement : std::uint8_t {
   round_robin,  ///< stage s on rank s mod p

@@ -99,9 +99,9 @@ Schedule hanayo(const GeneratorOptions& options) {
 Schedule dualpipe_v(const GeneratorOptions& options) {
   check_options(ScheduleKind::dualpipe_v, options);
   Schedule schedule = empty_schedule("dualpipe_v", options, Placement::wave);
+  const std::int32_t whole = with_full_pipeline(options).micro_batches;
   for (const Rank rank : all<Rank>(options.pipeline)) {
-    schedule.actions[rank] =
-        dualpipe_v_list(rank, options.pipeline, std::max(options.micro_batches, 2 * options.pipeline));
+    schedule.actions[rank] = dualpipe_v_list(rank, options.pipeline, whole);
     erase_from(schedule.actions[rank], options.micro_batches);
   }
   return schedule;

@@ -21,6 +21,7 @@ namespace {
 /// One forward, one input gradient in turn after `hops` forwards for each rank behind.
 Schedule one_stage_a_rank(std::string name, const GeneratorOptions& options, std::int32_t hops,
                           std::int32_t most_kept) {
+  with_full_pipeline(options);
   Schedule schedule = empty_schedule(std::move(name), options, Placement::round_robin);
   for (const Rank rank : all<Rank>(options.pipeline)) {
     std::vector<Action> forwards;
@@ -38,9 +39,8 @@ Schedule one_stage_a_rank(std::string name, const GeneratorOptions& options, std
 // --- ZB-V ---
 
 /// F and I of one rank of ZB-V for `micro_batches`, at least 2 p: chunk 0 goes down the V, chunk 1 comes back up.
-std::vector<Action> zb_v_order(const GeneratorOptions& options, Rank rank, std::int32_t micro_batches) {
+std::vector<Action> zb_v_order(Rank rank, std::int32_t p, std::int32_t micro_batches) {
   const std::int32_t r = rank.value();
-  const std::int32_t p = options.pipeline;
   ChunkList list{Placement::wave, rank, p, micro_batches};
   constexpr Op F = Op::forward;
   constexpr Op I = Op::backward_input;
@@ -96,6 +96,7 @@ std::vector<TimedAction> times_of_block(const BuildingBlock& block, Rank rank, s
 /// first blocks move together.
 Schedule repeated(std::string name, const GeneratorOptions& options, const BuildingBlock& block,
                   std::int32_t most_kept) {
+  with_full_pipeline(options);
   Schedule schedule = empty_schedule(std::move(name), options, Placement::wave);
   for (const Rank rank : all<Rank>(options.pipeline)) {
     std::vector<TimedAction> timed;
@@ -125,8 +126,9 @@ Schedule zb_h2(const GeneratorOptions& options) {
 Schedule zb_v(const GeneratorOptions& options) {
   check_options(ScheduleKind::zb_v, options);
   Schedule schedule = empty_schedule("zb_v", options, Placement::wave);
+  const std::int32_t whole = with_full_pipeline(options).micro_batches;
   for (const Rank rank : all<Rank>(options.pipeline)) {
-    schedule.actions[rank] = zb_v_order(options, rank, std::max(options.micro_batches, 2 * options.pipeline));
+    schedule.actions[rank] = zb_v_order(rank, options.pipeline, whole);
     erase_from(schedule.actions[rank], options.micro_batches);
   }
   return fill_weights(schedule, 2 * options.pipeline);

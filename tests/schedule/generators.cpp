@@ -194,6 +194,18 @@ TEST(Generate, SaysWhichVirtualStagesAKindHas) {
   EXPECT_EQ(message("hanayo", 4), "");
 }
 
+TEST(Generate, RefusesMoreRanksThanASquareOfThemAllows) {
+  for (const std::string kind : {"zb_h1", "zb_v", "v_min", "dualpipe_v"}) {
+    const std::int32_t v = kind == "zb_h1" ? 1 : 2;
+
+    EXPECT_THAT(message_of(kind, {.pipeline = 1'000'000, .virtual_stages = v, .micro_batches = 1}),
+                HasSubstr("micro-batches 2000000 "))
+        << kind;
+  }
+  EXPECT_THAT(message_of("interleaved", {.pipeline = 1'000'000, .virtual_stages = 2, .micro_batches = 1}),
+              HasSubstr("micro-batches 1000000 "));
+}
+
 TEST(Generate, RefusesWhatAKindHasNoUseFor) {
   EXPECT_THAT(message_of("1f1b", {.slices = 2}), StartsWith("1f1b cuts no sequences, and 2 slices were asked for"));
   EXPECT_THAT(message_of("gpipe", {.forwards_first = 3}), HasSubstr("leave out forwards_first"));
