@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "model/spec.hpp"
 
 namespace penstock {
 
@@ -28,16 +29,50 @@ struct CheckCommand {
 };
 ExitCode check(const CheckCommand& command);
 
-/// `penstock show`: draws the schedule of a deck or of a CSV file, with unit prices. No MPI, no device.
+/// `penstock simulate`: what a step of the deck takes on its hardware, in time and memory. No MPI, no device.
+struct SimulateCommand {
+  std::string deck;
+  std::vector<std::string> overrides;
+  bool json = false;
+  std::string trace;  ///< file to write
+  std::string svg;    ///< file to write; "-" is standard output
+  int columns = 0;    ///< of a drawing in text; 0: none
+};
+/// @throws Error does_not_fit, once all is printed and written, if a rank's plan exceeds the memory of its device
+ExitCode simulate(const SimulateCommand& command);
+
+/// `penstock show`: draws the schedule of a deck or of a CSV file, with unit prices unless the deck names hardware. No
+/// MPI, no device.
 struct ShowCommand {
   std::string file;  ///< a deck, or a schedule if it ends in .csv
   std::vector<std::string> overrides;
   std::string csv;  ///< file to write; "-" is standard output
   std::string svg;
   int columns = 100;
+  bool compute_only = false;  ///< no rows for messages and copies
   bool all_actions = false;
 };
 ExitCode show(const ShowCommand& command);
+
+/// `penstock plan`: searches layouts and schedules for the deck's devices, shows the best, writes the first as a deck.
+struct PlanCommand {
+  std::string deck;
+  std::vector<std::string> overrides;
+  std::string output = "planned.yaml";  ///< deck to write
+  bool json = false;
+};
+/// @throws Error does_not_fit if no candidate fits, with the closest and what would
+ExitCode plan(const PlanCommand& command);
+
+/// `penstock measure`: times kernels, copies, messages and optimizer of the machine, and writes a hardware file; starts
+/// MPI: on as many ranks as the machine is to have devices.
+struct MeasureCommand {
+  std::string output = "this_machine.yaml";
+  std::string name = "this machine";
+  std::int32_t threads = 1;  ///< of one rank
+  Precision precision = Precision::bf16;
+};
+ExitCode measure(const MeasureCommand& command, int* argc, char*** argv);
 
 /// `penstock trace`: summarizes a trace, converts it, or compares it with another.
 struct TraceCommand {

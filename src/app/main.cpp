@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ struct CommandLine {
       "penstock"};
   TrainCommand train_command;
   CheckCommand check_command;
+  SimulateCommand simulate_command;
+  PlanCommand plan_command;
+  MeasureCommand measure_command;
   ShowCommand show_command;
   TraceCommand trace_command;
   GenerateCommand generate_command;
@@ -43,6 +47,13 @@ void add_overrides(CLI::App* command, std::vector<std::string>& overrides) {
       ->take_all()
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
+}
+
+/// The same for commands that read the deck's hardware file too.
+void add_all_overrides(CLI::App* command, std::vector<std::string>& overrides) {
+  add_overrides(command, overrides);
+  command->get_option("--set")->description(
+      "key=value: replaces a key of the deck, hardware.key=value one of its hardware file; may be given several times");
 }
 
 void add_train(CommandLine& line) {
@@ -64,18 +75,61 @@ void add_check(CommandLine& line) {
   command->add_flag("--json", line.check_command.json, "print the plan as JSON");
 }
 
+void add_simulate(CommandLine& line) {
+  auto& options = line.simulate_command;
+  auto* command = line.app.add_subcommand(
+      "simulate", "what a step of a deck takes on its hardware, in time and memory; trains nothing");
+  command->add_option("deck", options.deck, "the deck, a YAML file")->required()->type_name("DECK");
+  add_all_overrides(command, options.overrides);
+  command->add_flag("--json", options.json, "print the figures as JSON");
+  command->add_option("--trace", options.trace, "write the simulated step, for `penstock trace RUN --against FILE`")
+      ->type_name("FILE");
+  command->add_option("--svg", options.svg, "write a picture; - is standard output")->type_name("FILE");
+  command->add_option("--columns", options.columns, "draw the step as text of this width")->check(CLI::Range(40, 1000));
+}
+
 void add_show(CommandLine& line) {
   auto* command = line.app.add_subcommand("show", "draw a schedule");
   command->add_option("file", line.show_command.file, "a deck, or a schedule (*.csv)")
       ->required()
       ->type_name("DECK|CSV");
-  add_overrides(command, line.show_command.overrides);
+  add_all_overrides(command, line.show_command.overrides);
   command->add_option("--csv", line.show_command.csv, "write the schedule; - is standard output")->type_name("FILE");
   command->add_option("--svg", line.show_command.svg, "write a picture; - is standard output")->type_name("FILE");
   command->add_option("--columns", line.show_command.columns, "width of the drawing")
       ->check(CLI::Range(40, 1000))
       ->capture_default_str();
+  command->add_flag("--compute-only", line.show_command.compute_only, "a picture without rows for messages and copies");
   command->add_flag("--actions", line.show_command.all_actions, "list every action of every rank");
+}
+
+void add_plan(CommandLine& line) {
+  auto& options = line.plan_command;
+  auto* command = line.app.add_subcommand(
+      "plan", "search layouts and schedules for plan.devices devices of the deck's hardware, and rank them");
+  command->add_option("deck", options.deck, "the deck, a YAML file")->required()->type_name("DECK");
+  add_all_overrides(command, options.overrides);
+  command->add_option("--output", options.output, "the deck of the best layout")
+      ->type_name("FILE")
+      ->capture_default_str();
+  command->add_flag("--json", options.json, "print the layouts as JSON");
+}
+
+void add_measure(CommandLine& line) {
+  auto& options = line.measure_command;
+  auto* command = line.app.add_subcommand(
+      "measure", "time this machine's kernels, copies, messages and optimizer: mpirun -n RANKS penstock measure");
+  command->add_option("--output", options.output, "the hardware file to write")
+      ->type_name("FILE")
+      ->capture_default_str();
+  command->add_option("--name", options.name, "of the machine, for people")->capture_default_str();
+  command->add_option("--threads", options.threads, "threads of one rank")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  const std::map<std::string, Precision> precisions{{"bf16", Precision::bf16}, {"fp32", Precision::fp32}};
+  command->add_option("--precision", options.precision, "storage of the measured kernels")
+      ->transform(CLI::CheckedTransformer(precisions))
+      ->default_str("bf16");
 }
 
 void add_trace(CommandLine& line) {
@@ -115,6 +169,9 @@ void add_help(CommandLine& line) {
 ExitCode run(const CommandLine& line, int* argc, char*** argv) {
   if (line.app.got_subcommand("train")) return train(line.train_command, argc, argv);
   if (line.app.got_subcommand("check")) return check(line.check_command);
+  if (line.app.got_subcommand("simulate")) return simulate(line.simulate_command);
+  if (line.app.got_subcommand("plan")) return plan(line.plan_command);
+  if (line.app.got_subcommand("measure")) return measure(line.measure_command, argc, argv);
   if (line.app.got_subcommand("show")) return show(line.show_command);
   if (line.app.got_subcommand("trace")) return trace(line.trace_command);
   if (line.app.got_subcommand("generate")) return generate(line.generate_command, argc, argv);
@@ -128,6 +185,9 @@ void describe_commands(CommandLine& line) {
   line.app.require_subcommand(1);
   add_train(line);
   add_check(line);
+  add_simulate(line);
+  add_plan(line);
+  add_measure(line);
   add_show(line);
   add_trace(line);
   add_generate(line);

@@ -26,4 +26,7 @@ HardwareOptions read_hardware(const std::string& path, const std::vector<std::st
 HardwareOptions parse_hardware(std::string_view text, const std::string& name,
                                const std::vector<std::string>& overrides = {});
 
+/// The text of a hardware file, which reads back to the same figures.
+std::string hardware_text(const HardwareOptions& hardware);
+
 }  // namespace penstock

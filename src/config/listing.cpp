@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "config/hardware_file.hpp"
 #include "config/scalar.hpp"
 
 namespace penstock {
@@ -92,6 +93,18 @@ std::string effective_deck(const Deck& deck) {
   std::string text;
   for (const auto& entry : entries) {
     if (entry.is_section || (entry.value && !is_replaced(entry, entries))) text += yaml_line(entry);
+  }
+  return text;
+}
+
+std::string hardware_text(const HardwareOptions& hardware) {
+  std::vector<KeyEntry> entries;
+  HardwareOptions described = hardware;
+  Lister lister{"", entries};
+  describe(lister, described);
+  std::string text;
+  for (const auto& entry : entries) {
+    if (entry.is_section || entry.value) text += yaml_line(entry);
   }
   return text;
 }
