@@ -39,10 +39,11 @@ MetricsFile::MetricsFile(const std::string& path, std::int64_t completed_steps) 
 }
 
 void MetricsFile::write(const StepMetrics& row) {
-  file_ << fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", row.step, row.tokens, row.loss, row.gradient_norm,
-                       row.learning_rate, row.step_seconds, row.tokens_per_second, row.bubble_fraction,
-                       row.peak_device_bytes, row.validation_loss ? fmt::format("{}", *row.validation_loss) : "",
-                       row.skipped ? 1 : 0);
+  const auto learning =
+      row.simulated_seconds ? ",," : fmt::format("{},{},{}", row.loss, row.gradient_norm, row.learning_rate);
+  file_ << fmt::format("{},{},{},{},{},{},{},{},{}\n", row.step, row.tokens, learning, row.step_seconds,
+                       row.tokens_per_second, row.bubble_fraction, row.peak_device_bytes,
+                       row.validation_loss ? fmt::format("{}", *row.validation_loss) : "", row.skipped ? 1 : 0);
   file_.flush();
   if (!file_) throw Error{code_of_failed_write(errno), system_error_text("writing " + path_, errno)};
 }

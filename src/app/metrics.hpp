@@ -23,6 +23,9 @@ struct StepMetrics {
   std::int64_t peak_device_bytes = 0;     ///< highest over ranks
   std::optional<double> validation_loss;  ///< empty where the step was not validated [nats]
   bool skipped = false;                   ///< the update was skipped (training.non_finite: skip)
+  /// What the models say of a step of a priced run, which has no loss, gradient norm or learning rate: their columns
+  /// stay empty.
+  std::optional<double> simulated_seconds;
 };
 
 /// Writes metrics.csv, a row a step, flushed at once. Floating-point values are printed so that they read back bitwise.

@@ -4,15 +4,19 @@
 #include <array>
 #include <filesystem>
 
+#include "app/text_file.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
+#include "comm/agreement.hpp"
+#include "config/listing.hpp"
 
 namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<const char*, 6> run_files{"checkpoints", "deck.yaml",    "metrics.csv",
-                                               "run.log",     "summary.json", "trace.h5"};
+constexpr std::array<const char*, 7> run_files{"checkpoints",  "deck.yaml",    "metrics.csv", "run.log",
+                                               "simulated.h5", "summary.json", "trace.h5"};
 
 bool has_earlier_run(const fs::path& folder) {
   for (const char* name : {"checkpoints", "metrics.csv"}) {
@@ -44,6 +48,20 @@ std::string prepare_run_directory(const std::string& folder, EarlierRun earlier)
     fail(code_of_failed_write(error.code().value()), "output.directory {}: {}; give a folder that can be written",
          folder, error.code().message());
   }
+}
+
+std::string path_in_run(const Deck& deck, const char* name) {
+  return (fs::path{deck.output.directory} / name).string();
+}
+
+void start_run_directory(const Deck& deck, EarlierRun earlier, const Communicator& world) {
+  jointly(world, [&] {
+    if (world.rank() != 0) return;
+    const auto moved = prepare_run_directory(deck.output.directory, earlier);
+    log::copy_to_file(path_in_run(deck, "run.log"));
+    write_text(path_in_run(deck, "deck.yaml"), effective_deck(deck));
+    if (!moved.empty()) log::note("the files of an earlier run are now in {}", moved);
+  });
 }
 
 }  // namespace penstock

@@ -24,6 +24,13 @@ void append_from(const std::string& bytes, std::vector<T>& to) {
 
 }  // namespace
 
+Seconds common_start(const Communicator& world) {
+  world.barrier();
+  const Seconds own = now();
+  const Seconds last{world.maximum(own.value)};
+  return world.split_by_machine().size() == world.size() ? last : own;
+}
+
 TraceCollector::TraceCollector(std::string schedule, const RankPlace& place, std::int32_t pipeline, std::int32_t steps,
                                Seconds start)
     : schedule_{std::move(schedule)},

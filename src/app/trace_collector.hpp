@@ -12,10 +12,14 @@
 
 namespace penstock {
 
+/// A moment that all ranks mean when they count their times from it: on one machine, whose clock they share, exactly
+/// the same; on several, each one's way out of a barrier. Collective.
+Seconds common_start(const Communicator& world);
+
 /// Keeps the timelines of the last few steps of one rank, and joins those of all ranks at the end.
 class TraceCollector {
  public:
-  /// Times are counted from `start`, taken behind a barrier. `steps`: how many are kept.
+  /// Times are counted from `start` (common_start). `steps`: how many are kept.
   TraceCollector(std::string schedule, const RankPlace& place, std::int32_t pipeline, std::int32_t steps,
                  Seconds start);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/commands.hpp"
 #include "app/job.hpp"
+#include "app/modelled.hpp"
+#include "app/priced_run.hpp"
 #include "app/training_run.hpp"
 #include "app/with_mpi.hpp"
 #include "base/counted.hpp"
@@ -9,6 +11,7 @@
 #include "comm/communicator.hpp"
 #include "comm/environment.hpp"
 #include "config/checks.hpp"
+#include "config/hardware_file.hpp"
 #include "config/listing.hpp"
 #include "config/reader.hpp"
 
@@ -17,7 +20,7 @@ namespace {
 
 /// Reads the deck on every rank, and refuses ranks that read another one or run another program.
 Deck read_deck_on_all_ranks(const TrainCommand& command, const Communicator& world) {
-  auto deck = jointly(world, [&] { return read_deck(command.deck, command.overrides); });
+  auto deck = jointly(world, [&] { return read_deck(command.deck, split_overrides(command.overrides).deck); });
   const auto own = fmt::format("version {}, deck hash {:016x}", program_version(), deck_hash(deck));
   const auto all = world.all_gather(own);
   jointly(world, [&] {
@@ -29,15 +32,40 @@ Deck read_deck_on_all_ranks(const TrainCommand& command, const Communicator& wor
   return deck;
 }
 
+void refuse_resume(const TrainCommand& command) {
+  if (command.resume == "none") return;
+  fail(ExitCode::bad_input,
+       "--resume {}: a run on the priced device trains nothing and has no checkpoints; leave it out", command.resume);
+}
+
+/// Training looks at no hardware file.
+void refuse_hardware_overrides(const TrainCommand& command) {
+  const auto overrides = split_overrides(command.overrides).hardware;
+  if (overrides.empty()) return;
+  fail(ExitCode::bad_input, "--set {}: hardware files are for simulate, plan and the priced device; leave it out",
+       overrides.front());
+}
+
+ExitCode run_priced(const TrainCommand& command, const Deck& deck, const Communicator& world) {
+  const auto hardware =
+      jointly(world, [&] { return hardware_of(deck, command.deck, split_overrides(command.overrides).hardware); });
+  PricedRun run{deck, hardware, world};
+  return run.run();
+}
+
 ExitCode train_on_all_ranks(const TrainCommand& command, const Communicator& world) {
   const auto deck = read_deck_on_all_ranks(command, world);
+  const bool is_priced = deck.device.kind == DeviceKind::priced;
   jointly(world, [&] {
+    if (is_priced) return refuse_resume(command);
     refuse_what_cannot_run(deck);
+    refuse_hardware_overrides(command);
     check_ranks(deck, world.size());
   });
   log::note("Penstock {}, {}, deck {}, run directory {}", program_version(), counted(world.size(), "rank"),
             command.deck, deck.output.directory);
   for (const auto& line : notes_on(deck)) log::note("note: {}", line);
+  if (is_priced) return run_priced(command, deck, world);
   TrainingRun run{deck, world, command.resume};
   return run.run();
 }

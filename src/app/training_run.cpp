@@ -8,6 +8,7 @@
 
 #include "app/batches.hpp"
 #include "app/commands.hpp"
+#include "app/end_job.hpp"
 #include "app/job.hpp"
 #include "app/process_memory.hpp"
 #include "app/run_directory.hpp"
@@ -31,22 +32,6 @@ RunPlan plan_on_all_ranks(const Deck& deck, const Communicator& world) {
   });
 }
 
-std::string path_in(const Deck& deck, const char* name) {
-  return (std::filesystem::path{deck.output.directory} / name).string();
-}
-
-/// Only once the run is accepted: a start that is refused must leave the files of the run before as they are.
-void prepare_directory(const Deck& deck, const std::string& resume, const Communicator& world) {
-  jointly(world, [&] {
-    if (world.rank() != 0) return;
-    const auto earlier = resume == "none" ? EarlierRun::move_away : EarlierRun::keep;
-    const auto moved = prepare_run_directory(deck.output.directory, earlier);
-    log::copy_to_file(path_in(deck, "run.log"));
-    write_text(path_in(deck, "deck.yaml"), effective_deck(deck));
-    if (!moved.empty()) log::note("the files of an earlier run are now in {}", moved);
-  });
-}
-
 }  // namespace
 
 template <class Work>
@@ -57,7 +42,7 @@ auto TrainingRun::in_step(Work&& work) const {
 BeforeEnd TrainingRun::before_end() const {
   return [this](ExitCode code, const std::string& reason) {
     // Beside its place, then renamed: several ranks may end the job.
-    const auto path = path_in(deck_, "summary.json");
+    const auto path = path_in_run(deck_, "summary.json");
     const auto own = fmt::format("{}.rank{}", path, world_->rank());
     try {
       write_text(own, to_json(ending(code, fmt::format("rank {}: {}", world_->rank(), reason))));
@@ -101,11 +86,10 @@ void TrainingRun::start(const std::string& resume) {
   log::note("device: {}; kernels: {}", state_.device_description(), state_.kernels().description());
   completed_steps_ = checkpointing_.start(resume, rule_);
   first_step_ = completed_steps_ + 1;
-  prepare_directory(deck_, resume, *world_);
+  start_run_directory(deck_, resume == "none" ? EarlierRun::move_away : EarlierRun::keep, *world_);
   state_.upload_parameters();
-  if (world_->rank() == 0) metrics_.emplace(path_in(deck_, "metrics.csv"), first_step_ - 1);
-  world_->barrier();
-  trace_start_ = now();
+  if (world_->rank() == 0) metrics_.emplace(path_in_run(deck_, "metrics.csv"), first_step_ - 1);
+  trace_start_ = common_start(*world_);
   if (deck_.output.trace) {
     trace_.emplace(plan_.training.schedule.name, state_.place(), plan_.shape.pipeline, deck_.output.trace_steps,
                    trace_start_);
@@ -251,7 +235,7 @@ void TrainingRun::finish() {
     const auto timeline = trace_->gather(*world_);
     jointly(*world_, [&] {
       if (world_->rank() != 0 || timeline.spans.empty()) return;
-      checkpointing_.on_io_thread([&] { write_trace(path_in(deck_, "trace.h5"), timeline); });
+      checkpointing_.on_io_thread([&] { write_trace(path_in_run(deck_, "trace.h5"), timeline); });
     });
   }
   summary_.sample = sample_text();
@@ -262,7 +246,7 @@ void TrainingRun::finish() {
   jointly(*world_, [&] {
     if (world_->rank() != 0) return;
     if (stop_reason_) stop_request_.remove_stop_file();
-    write_text(path_in(deck_, "summary.json"), to_json(summary_));
+    write_text(path_in_run(deck_, "summary.json"), to_json(summary_));
   });
   if (world_->rank() == 0) log::note("{}", to_text(summary_));
 }
@@ -277,7 +261,7 @@ void TrainingRun::leave_summary(const Error& error) {
   complete_summary();
   if (world_->rank() != 0) return;
   try {
-    write_text(path_in(deck_, "summary.json"), to_json(summary_));
+    write_text(path_in_run(deck_, "summary.json"), to_json(summary_));
   } catch (const Error& other) {
     log::warning("{}", other.what());
   }

@@ -44,8 +44,8 @@ class PricedTransport final : public Transport {
     const WirePrice price = prices_(rank_, peer);
     // One at a time, so that MPI is asked about one for each channel, and not for all of a step.
     channel.peer_ready = messages_->receive(peer, ready_for(kind), {channel.peer_ready}, nullptr, nothing);
-    after.push_back(channel.last);
-    after.push_back(channel.peer_ready);
+    // Looked at from the last: an input that failed is not kept waiting for a receiver that may never be ready.
+    after.insert(after.begin(), {channel.peer_ready, channel.last});
     if (!price.links.empty()) after = {take_links(channel, std::move(after), price)};
     const Event left = messages_->send(peer, kind, std::move(after), nullptr, nothing);
     channel.last = behind(channel, left, price.seconds);

@@ -146,8 +146,9 @@ void check_learning_rate(const TrainingOptions& training, BrokenRules& broken) {
 }
 
 void check_texts(const Deck& deck, BrokenRules& broken) {
-  if (deck.data.train.empty())
-    broken.add({"data.train"}, "is empty; name at least one text file, folder or token file");
+  if (deck.data.train.empty() && deck.device.kind != DeviceKind::priced) {
+    broken.add({"data.train"}, "must be given: what to train on, at least one text file, folder or token file");
+  }
   const auto is_empty = [](const std::string& path) { return path.empty(); };
   if (std::any_of(deck.data.train.begin(), deck.data.train.end(), is_empty)) {
     broken.add({"data.train"}, "names an empty path");
@@ -185,6 +186,18 @@ void check_validation(const Deck& deck, BrokenRules& broken) {
   }
 }
 
+/// The priced device alone has ranks that are late, and reads no data.
+void check_priced(const Deck& deck, BrokenRules& broken) {
+  const auto& late = deck.testing.delay_rank;
+  if (late && deck.device.kind != DeviceKind::priced) {
+    broken.add({"testing.delay_rank", "device.kind"}, "rank {} can be late on the priced device alone; leave it out",
+               *late);
+  } else if (late && *late >= deck.parallel.pipeline) {
+    broken.add({"testing.delay_rank", "parallel.pipeline"}, "there is no rank {} of {}; choose from 0 to {}", *late,
+               deck.parallel.pipeline, deck.parallel.pipeline - 1);
+  }
+}
+
 }  // namespace
 
 std::vector<BrokenRule> check_deck(const Deck& deck) {
@@ -201,6 +214,7 @@ std::vector<BrokenRule> check_deck(const Deck& deck) {
   check_texts(deck, broken);
   check_tokenizer(deck, broken);
   check_validation(deck, broken);
+  check_priced(deck, broken);
   return broken.take();
 }
 

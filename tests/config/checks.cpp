@@ -188,9 +188,25 @@ TEST(CheckDeck, WantsALearningRateThatFits) {
       ElementsAre("training.learning_rate.decay_steps: belongs to decay wsd alone; leave it out, or choose wsd"));
 }
 
+TEST(CheckDeck, WantsALateRankThatIsThereOnThePricedDevice) {
+  EXPECT_THAT(broken_by([](Deck& deck) { deck.testing.delay_rank = 0; }),
+              ElementsAre("testing.delay_rank: rank 0 can be late on the priced device alone; leave it out"));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.device.kind = DeviceKind::priced;
+                deck.parallel.pipeline = 2;
+                deck.testing.delay_rank = 2;
+              }),
+              ElementsAre("testing.delay_rank: there is no rank 2 of 2; choose from 0 to 1"));
+}
+
 TEST(CheckDeck, WantsSomethingToReadWriteAndValidate) {
   EXPECT_THAT(broken_by([](Deck& deck) { deck.data.train.clear(); }),
-              ElementsAre("data.train: is empty; name at least one text file, folder or token file"));
+              ElementsAre("data.train: must be given: what to train on, at least one text file, folder or token file"));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.data.train.clear();
+                deck.device.kind = DeviceKind::priced;
+              }),
+              ElementsAre());
   EXPECT_THAT(broken_by([](Deck& deck) {
                 deck.data.train = {"doc", ""};
               }),

@@ -136,6 +136,8 @@ Deck random_deck(std::uint32_t seed) {
   deck.parallel.layers_per_stage.reset();
   deck.schedule.virtual_stages = 1;
   if (deck.schedule.file) deck.schedule.kind = standard.schedule.kind;  // not written beside a file
+  const bool may_be_late = deck.device.kind == DeviceKind::priced && deck.testing.delay_rank;
+  deck.testing.delay_rank = may_be_late ? std::optional{0} : std::nullopt;
   auto& rate = deck.training.optimizer.learning_rate;
   rate.minimum = rate.peak / 3;
   rate.decay_steps = rate.decay == Decay::wsd ? std::optional{deck.training.steps} : std::nullopt;

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/host_block.hpp"
+#include "device/capacity.hpp"
 #include "device/host/host_queue.hpp"
 
 namespace penstock {
@@ -22,14 +23,7 @@ class HostDevice final : public Device {
 
   std::byte* reserve(Bytes capacity) override {
     require(memory_.data() == nullptr, "the device memory was reserved twice");
-    require(capacity.value >= 0, "reserving {} bytes of device memory", capacity.value);
-    if (capacity > capacity_limit_) {
-      fail(ExitCode::does_not_fit,
-           "the run needs {} ({} bytes) of device memory, the device has {} ({} bytes). Raise memory.device, or lower "
-           "what "
-           "the run keeps (micro-batch, sequence, recompute).",
-           to_text(capacity), capacity.value, to_text(capacity_limit_), capacity_limit_.value);
-    }
+    require_capacity(capacity, capacity_limit_);
     memory_ = HostBlock{capacity, "the device", "lower memory.device, or run on a machine with more memory"};
     if (contents_ == InitialContents::not_a_number) {
       std::memset(memory_.data(), 0xFF, static_cast<std::size_t>(capacity.value));
