@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/job.hpp"
 
-#include <cerrno>
-#include <fstream>
-#include <iterator>
-
 #include <fmt/format.h>
 
+#include "app/text_file.hpp"
 #include "base/counted.hpp"
 #include "base/error.hpp"
 #include "execute/rank_state.hpp"
@@ -15,12 +12,6 @@
 
 namespace penstock {
 namespace {
-
-std::string read_text(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  if (!file) throw Error{ExitCode::damaged_input, system_error_text("reading the schedule " + path, errno)};
-  return {std::istreambuf_iterator<char>{file}, {}};
-}
 
 std::string stages_text(const RunPlan& plan, Rank rank) {
   std::string text;
@@ -34,6 +25,11 @@ std::string stages_text(const RunPlan& plan, Rank rank) {
 
 }  // namespace
 
+bool steps_wait_for_norm(const Deck& deck) {
+  const auto& optimizer = deck.training.optimizer;
+  return optimizer.clip > 0 || optimizer.non_finite == NonFinite::skip;
+}
+
 RunShape run_shape(const Deck& deck) {
   RunShape shape;
   shape.model = model_spec(deck);
@@ -43,8 +39,7 @@ RunShape run_shape(const Deck& deck) {
   shape.schedule = deck.schedule;
   if (deck.schedule.file) shape.schedule_csv = read_text(*deck.schedule.file);
   shape.recompute = deck.memory.recompute;
-  const auto& optimizer = deck.training.optimizer;
-  shape.steps_wait_for_norm = optimizer.clip > 0 || optimizer.non_finite == NonFinite::skip;
+  shape.steps_wait_for_norm = steps_wait_for_norm(deck);
   shape.sequence = deck.training.sequence;
   shape.micro_batch = deck.training.micro_batch;
   shape.global_batch = deck.training.global_batch;

@@ -9,6 +9,9 @@
 
 namespace penstock {
 
+/// Whether the optimizer's steps wait for the norm of the whole step's gradients: to clip by it, or to skip.
+bool steps_wait_for_norm(const Deck& deck);
+
 /// What a deck asks of the plan of its run. Reads schedule.file. @throws Error damaged_input if that cannot be read.
 RunShape run_shape(const Deck& deck);
 

@@ -1,60 +1,87 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "app/commands.hpp"
-#include "app/job.hpp"
+#include "app/modelled.hpp"
 #include "app/text_file.hpp"
 #include "base/counted.hpp"
-#include "config/reader.hpp"
-#include "kernels/workers.hpp"
 #include "schedule/passes.hpp"
 #include "schedule/text.hpp"
 #include "schedule/validator.hpp"
 #include "simulate/simulate.hpp"
 #include "trace/draw.hpp"
-#include "trace/summary.hpp"
 
 namespace penstock {
 namespace {
 
-Schedule schedule_of_csv(const std::string& path) {
-  auto schedule = complete(load_schedule_csv(path), {});
-  require_valid(schedule, validate(schedule));
-  return schedule;
+/// A schedule and one step of it.
+struct Drawn {
+  Schedule schedule;
+  Timeline timeline;
+  StepTimes times;
+  std::string priced;  ///< what the times are
+  TimeUnit unit = TimeUnit::price;
+};
+
+Drawn in_units(Schedule schedule) {
+  Drawn drawn{.schedule = std::move(schedule), .priced = "where F, I, W, R last 1 and B 2"};
+  drawn.timeline = simulate(drawn.schedule, unit_prices(drawn.schedule), {}, {}, &drawn.times);
+  return drawn;
 }
 
-Schedule schedule_of(const ShowCommand& command) {
-  if (command.file.ends_with(".csv")) return schedule_of_csv(command.file);
-  const auto deck = read_deck(command.file, command.overrides);
-  Workers workers{1};
-  return make_run_plan(run_shape(deck), *make_host_kernels(workers)).training.schedule;
+Drawn of_csv(const std::string& path) {
+  auto schedule = complete(load_schedule_csv(path), {});
+  require_valid(schedule, validate(schedule));
+  return in_units(std::move(schedule));
+}
+
+Drawn of_deck(const ShowCommand& command) {
+  const auto modelled = read_modelled_deck(command.file, command.overrides);
+  const Priced priced = price_valid(modelled_run(modelled.deck, modelled.hardware));
+  if (modelled.hardware.unit) return in_units(priced.schedule);
+  auto step = simulate(priced, plan_ranks(priced));
+  return {priced.schedule, std::move(step.timeline), step.times, "on " + modelled.hardware.name, TimeUnit::second};
 }
 
 std::string list_text(const Schedule& schedule) {
   std::string text;
   for (const Rank rank : all<Rank>(schedule.shape.ranks)) {
     text += fmt::format("rank {}:", rank);
-    for (const auto& action : schedule.actions[rank]) text += " " + to_text(action);
+    for (const auto& action : schedule.actions[rank]) text += " " + to_text(action, schedule.shape.slices);
     text += "\n";
   }
   return text;
 }
 
+std::string stages_text(const Schedule& schedule) {
+  if (!schedule.backward) return counted(schedule.shape.stages, "stage");
+  return fmt::format("{} forward and {} backward stages", schedule.shape.stages, schedule.backward->rank_of.size());
+}
+
+Timeline compute_only(Timeline timeline) {
+  std::erase_if(timeline.spans, [](const Span& span) { return span.lane != Lane::compute; });
+  return timeline;
+}
+
 }  // namespace
 
 ExitCode show(const ShowCommand& command) {
-  const auto schedule = schedule_of(command);
-  const auto timeline = simulate(schedule, unit_prices());
-  if (!command.csv.empty()) write_text(command.csv, write_schedule_csv(schedule));
-  if (!command.svg.empty()) write_text(command.svg, draw_svg(timeline, TimeUnit::price));
+  const Drawn drawn = command.file.ends_with(".csv") ? of_csv(command.file) : of_deck(command);
+  if (!command.csv.empty()) write_text(command.csv, write_schedule_csv(drawn.schedule));
+  if (!command.svg.empty()) {
+    write_text(command.svg, draw_svg(command.compute_only ? compute_only(drawn.timeline) : drawn.timeline, drawn.unit));
+  }
   if (command.csv == "-" || command.svg == "-") return ExitCode::finished;
-  const auto& shape = schedule.shape;
-  const auto summary = summarize(timeline);
-  fmt::print("{}: {}, {}, {}; bubble {:.2f} % where F, I, W, R last 1 and B 2\n{}\n", schedule.name,
-             counted(shape.ranks, "rank"), counted(shape.stages, "stage"),
-             counted(shape.micro_batches, "micro-batch", "micro-batches"), 100 * summary.bubble_makespan,
-             draw_text(timeline, command.columns, TimeUnit::price));
-  if (command.all_actions) fmt::print("{}", list_text(schedule));
+  const auto& shape = drawn.schedule.shape;
+  fmt::print("{}: {}, {}, {}, {}; bubble {:.2f} % {}\n{}\n", drawn.schedule.name, counted(shape.ranks, "rank"),
+             stages_text(drawn.schedule), counted(shape.micro_batches, "micro-batch", "micro-batches"),
+             counted(shape.slices, "slice"), 100 * drawn.times.bubble_makespan, drawn.priced,
+             draw_text(drawn.timeline, command.columns, drawn.unit));
+  if (command.all_actions) fmt::print("{}", list_text(drawn.schedule));
   return ExitCode::finished;
 }
 

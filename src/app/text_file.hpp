@@ -8,4 +8,7 @@ namespace penstock {
 /// Writes a text to `path`, or to standard output if that is "-". @throws Error of code_of_failed_write.
 void write_text(const std::string& path, const std::string& text);
 
+/// The bytes of a schedule file. @throws Error damaged_input if it cannot be read.
+std::string read_text(const std::string& path);
+
 }  // namespace penstock

@@ -111,7 +111,37 @@ void check_layers_per_stage(const Deck& deck, BrokenRules& broken) {
   }
 }
 
+/// One of the two cuttings of a schedule whose passes have stages of their own.
+void check_pass_stages(const Deck& deck, std::string_view pass, std::int32_t of_rank,
+                       const std::optional<std::int32_t>& of_all, BrokenRules& broken) {
+  const std::int64_t stages = of_all.value_or(deck.parallel.pipeline * std::int64_t{of_rank});
+  if (deck.model.layers >= stages) return;
+  const std::string key = fmt::format("schedule.{}_{}", pass, of_all ? "stages" : "virtual");
+  const std::string count =
+      of_all ? "" : fmt::format("pipeline {} x {}_virtual {} = ", deck.parallel.pipeline, pass, of_rank);
+  broken.add({key, "parallel.pipeline", "model.layers"},
+             "{}{} {} stages, but the model has {} layers; each stage needs at least one", count, stages, pass,
+             deck.model.layers);
+}
+
+/// The rules of stages where the two passes are cut each for itself.
+void check_decoupled_stages(const Deck& deck, BrokenRules& broken) {
+  const ScheduleOptions& schedule = deck.schedule;
+  check_pass_stages(deck, "forward", schedule.forward_virtual, schedule.forward_stages, broken);
+  check_pass_stages(deck, "backward", schedule.backward_virtual, schedule.backward_stages, broken);
+  if (deck.parallel.layers_per_stage) {
+    broken.add({"parallel.layers_per_stage", "schedule.kind"},
+               "lists the layers of {} stages, but {} cuts forward and backward pass each for itself, as evenly as it "
+               "can; leave it out",
+               deck.parallel.layers_per_stage->size(), deck_name(schedule.kind));
+  }
+}
+
 void check_stages(const Deck& deck, BrokenRules& broken) {
+  if (!deck.schedule.file && entry_of(deck.schedule.kind).limits.two_partitions) {
+    check_decoupled_stages(deck, broken);
+    return;
+  }
   if (deck.parallel.layers_per_stage) {
     check_layers_per_stage(deck, broken);
     return;
@@ -127,10 +157,31 @@ void check_stages(const Deck& deck, BrokenRules& broken) {
 /// The rules of the schedule's kind; how many micro-batches there are is no part of them.
 void check_kind(const Deck& deck, BrokenRules& broken) {
   if (deck.schedule.file) return;
-  const GeneratorOptions options{.pipeline = deck.parallel.pipeline, .virtual_stages = deck.schedule.virtual_stages};
+  const auto options = generator_options(deck.schedule, deck.parallel.pipeline, 1);
   for (const KindFault& fault : faults_of(deck.schedule.kind, options)) {
     broken.add({fault.key, "schedule.kind"}, "{}", fault.text);
   }
+}
+
+/// What SlimPipe alone has: its ranks work in lockstep.
+void check_lockstep_options(const ScheduleOptions& schedule, BrokenRules& broken) {
+  if (!schedule.file && schedule.kind == ScheduleKind::slimpipe) return;
+  const std::string name = schedule.file ? "a schedule file" : fmt::format("schedule {}", deck_name(schedule.kind));
+  if (schedule.exchange != Exchange::none) {
+    broken.add({"schedule.exchange", "schedule.kind", "schedule.file"},
+               "is {}, which needs ranks that work in lockstep, as slimpipe's do; with {} leave it out",
+               deck_name(schedule.exchange), name);
+  }
+  if (schedule.vocabulary_parallel) {
+    broken.add({"schedule.vocabulary_parallel", "schedule.kind", "schedule.file"},
+               "is true, which needs ranks that work in lockstep, as slimpipe's do; with {} leave it out", name);
+  }
+}
+
+void check_slices(const Deck& deck, BrokenRules& broken) {
+  if (deck.schedule.file || deck.schedule.slices <= deck.training.sequence) return;
+  broken.add({"schedule.slices", "training.sequence"}, "{} slices cannot be cut from sequences of {} tokens",
+             deck.schedule.slices, deck.training.sequence);
 }
 
 void check_learning_rate(const TrainingOptions& training, BrokenRules& broken) {
@@ -198,6 +249,26 @@ void check_priced(const Deck& deck, BrokenRules& broken) {
   }
 }
 
+template <class Refuse>
+void refuse_schedule(const ScheduleOptions& schedule, const Refuse& refuse) {
+  const bool by_kind = !schedule.file;
+  const bool streams = schedule.kind == ScheduleKind::spipe || schedule.kind == ScheduleKind::mobius;
+  refuse(by_kind && streams, "schedule.kind", deck_name(schedule.kind),
+         "its parameters come from the host, and no device runs that yet; choose one that keeps them");
+  refuse(by_kind && schedule.slices > 1, "schedule.slices", schedule.slices, "set 1");
+  refuse(schedule.exchange != Exchange::none, "schedule.exchange", deck_name(schedule.exchange), "choose none");
+  refuse(schedule.vocabulary_parallel, "schedule.vocabulary_parallel", true, "set false");
+}
+
+template <class Refuse>
+void refuse_memory(const MemoryOptions& memory, const Refuse& refuse) {
+  refuse(memory.recompute == Recompute::selective, "memory.recompute", deck_name(memory.recompute),
+         "choose none or full");
+  refuse(memory.parameters == Place::host, "memory.parameters", deck_name(memory.parameters), "choose device");
+  refuse(memory.offload_activations > 0, "memory.offload_activations", memory.offload_activations, "set 0");
+  refuse(memory.optimizer == Place::device, "memory.optimizer", deck_name(memory.optimizer), "choose host");
+}
+
 }  // namespace
 
 std::vector<BrokenRule> check_deck(const Deck& deck) {
@@ -210,6 +281,8 @@ std::vector<BrokenRule> check_deck(const Deck& deck) {
   check_ranks(deck.parallel, broken);
   check_stages(deck, broken);
   check_kind(deck, broken);
+  check_lockstep_options(deck.schedule, broken);
+  check_slices(deck, broken);
   check_learning_rate(deck.training, broken);
   check_texts(deck, broken);
   check_tokenizer(deck, broken);
@@ -230,8 +303,8 @@ void refuse_what_cannot_run(const Deck& deck) {
   refuse(parallel.expert > 1, "parallel.expert", parallel.expert, "set 1");
   refuse(deck.model.experts > 0, "model.experts", deck.model.experts,
          "a mixture of experts cannot be trained yet, set 0");
-  refuse(deck.memory.recompute == Recompute::selective, "memory.recompute", deck_name(deck.memory.recompute),
-         "choose none or full");
+  refuse_schedule(deck.schedule, refuse);
+  refuse_memory(deck.memory, refuse);
   if (!reasons.empty()) fail(ExitCode::bad_input, "{}", fmt::join(reasons, "\n"));
 }
 

@@ -2,14 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "base/describe.hpp"
 #include "comm/options.hpp"
 #include "config/options.hpp"
+#include "cost/shape.hpp"
 #include "data/options.hpp"
 #include "memory/options.hpp"
 #include "model/options.hpp"
 #include "model/spec.hpp"
+#include "plan/options.hpp"
 #include "schedule/options.hpp"
 
 namespace penstock {
@@ -25,6 +29,9 @@ struct Deck {
   DeviceOptions device;
   OutputOptions output;
   TestingOptions testing;
+  std::optional<std::string> hardware;  ///< file of the machine that simulate and plan count with
+  Exposure exposure;
+  PlanOptions plan;
   friend bool operator==(const Deck&, const Deck&) = default;
 };
 
@@ -39,6 +46,13 @@ void describe(Visitor& visit, Deck& deck) {
   visit("device", deck.device, {.help = "on what"});
   visit("output", deck.output, {.help = "what is written"});
   visit("testing", deck.testing, {.help = "faults put in on purpose, for tests of Penstock itself"});
+  visit("hardware", deck.hardware,
+        {.help = "the file of the machine that simulate and plan count with (doc/hardware.md), relative to the working "
+                 "directory, or else to the deck's folder",
+         .when_absent = "unit hardware: F, R, I and W take 1 s and B 2 s for each block of layers and slice"});
+  visit("plan", deck.plan, {.help = "what `penstock plan` searches"});
+  visit("exposure", deck.exposure,
+        {.help = "the share of each kind of communication inside an action that nothing hides, for simulate and plan"});
 }
 
 /// The deck with every absent value that follows from others filled in (kv_heads, head_size, ffn, vocabulary, gpt2's

@@ -53,7 +53,7 @@ std::string cell(std::string_view text) {
 }
 
 std::string table_row(const KeyEntry& entry, std::string_view section) {
-  const std::string key = entry.path.substr(section.size() + 1);
+  const std::string key = section.empty() ? entry.path : entry.path.substr(section.size() + 1);
   const bool is_value = entry.value && entry.info.presence == Presence::optional;
   const std::string standard = is_value ? fmt::format("`{}`", cell(default_text(entry))) : cell(default_text(entry));
   std::string help{entry.info.help};
@@ -61,9 +61,14 @@ std::string table_row(const KeyEntry& entry, std::string_view section) {
   return fmt::format("| `{}` | {} | {} | {} |\n", key, cell(takes(entry)), standard, cell(help));
 }
 
+constexpr std::string_view table_head = "| key | takes | default | meaning |\n|---|---|---|---|\n";
+
 std::string section_title(const KeyEntry& entry) {
-  return fmt::format("\n## {}\n\nThe section `{}`: {}.\n\n| key | takes | default | meaning |\n|---|---|---|---|\n",
-                     entry.path, entry.path, entry.info.help);
+  return fmt::format("\n## {}\n\nThe section `{}`: {}.\n\n{}", entry.path, entry.path, entry.info.help, table_head);
+}
+
+std::string outer_key_title(const KeyEntry& entry) {
+  return fmt::format("\n## {}\n\nThe key `{}` stands in no section.\n\n{}", entry.path, entry.path, table_head);
 }
 
 std::string help_line(const KeyEntry& entry) {
@@ -84,12 +89,12 @@ std::string manual() {
   std::string text{introduction};
   std::string section;
   for (const auto& entry : list_keys(Deck{})) {
-    if (entry.is_section && entry.parent().empty()) {
-      section = entry.path;
-      text += section_title(entry);
-    } else if (!entry.is_section) {
-      text += table_row(entry, section);
+    const bool is_outer = entry.parent().empty();
+    if (is_outer) {
+      section = entry.is_section ? entry.path : "";
+      text += entry.is_section ? section_title(entry) : outer_key_title(entry);
     }
+    if (!entry.is_section) text += table_row(entry, section);
   }
   return text;
 }

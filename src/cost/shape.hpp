@@ -57,6 +57,7 @@ struct CostShape {
   std::int32_t context = 1;
   std::int32_t expert = 1;  ///< devices that share the experts of a layer, of the context x data that else hold copies
   std::int32_t data = 1;    ///< replicas of the pipeline
+  Neighbours neighbours = Neighbours::pipeline;
 
   Exchange exchange = Exchange::none;
   bool vocabulary_parallel = false;  ///< head, loss and embedding are shared by all ranks, slice by slice
@@ -70,6 +71,11 @@ struct CostShape {
   Recompute recompute_of(Stage stage) const { return recompute.empty() ? Recompute::none : recompute[stage]; }
   /// Devices of one rank of the pipeline.
   std::int32_t devices() const { return tensor * context; }
+  /// Devices that hold the same parameters (of experts fewer, by `expert`) and share their optimizer states, as
+  /// Megatron-LM's distributed optimizer does over data x context parallelism.
+  std::int32_t copies() const { return context * data; }
+  /// From a device of a rank to its counterpart of the next rank.
+  std::int32_t rank_stride() const { return neighbours == Neighbours::replicas ? devices() * data : devices(); }
   /// Tokens of one (micro-batch, slice) on one device.
   double tokens() const;
   friend bool operator==(const CostShape&, const CostShape&) = default;

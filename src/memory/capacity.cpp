@@ -13,6 +13,7 @@ std::string_view advice(BufferKind kind) {
   switch (kind) {
     case BufferKind::parameters:
     case BufferKind::gradients:
+    case BufferKind::optimizer_states:
       return "use more pipeline ranks, so that each holds fewer layers";
     case BufferKind::backward_parameters:
       return "use more pipeline ranks or more virtual stages, so that each stage holds fewer layers";
@@ -48,14 +49,14 @@ std::string memory_table(const RankPlan& plan) {
   return text;
 }
 
-void check_capacity(const RankPlan& plan, Bytes capacity) {
+void check_capacity(const RankPlan& plan, Bytes capacity, std::string_view name) {
   if (plan.peak <= capacity) return;
   const std::string_view change = plan.table.empty() ? "use more pipeline ranks" : advice(plan.table.front().kind);
   fail(ExitCode::does_not_fit,
-       "rank {}: the plan needs {} ({} bytes) of device memory, and memory.device is {} ({} bytes). At the peak are in "
-       "use:\n{}To fit, {}; or give it {} bytes.",
-       plan.rank, to_text(plan.peak), plan.peak.value, to_text(capacity), capacity.value, memory_table(plan), change,
-       plan.peak.value);
+       "rank {}: the plan needs {} ({} bytes) of device memory, and {} is {} ({} bytes). At the peak are in use:\n{}To "
+       "fit, {}; or give it {} bytes.",
+       plan.rank, to_text(plan.peak), plan.peak.value, name, to_text(capacity), capacity.value, memory_table(plan),
+       change, plan.peak.value);
 }
 
 }  // namespace penstock

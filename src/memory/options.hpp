@@ -5,6 +5,7 @@
 
 #include "base/describe.hpp"
 #include "base/units.hpp"
+#include "schedule/place.hpp"
 #include "schedule/recompute.hpp"
 
 namespace penstock {
@@ -13,6 +14,10 @@ namespace penstock {
 struct MemoryOptions {
   Bytes device{std::int64_t{2} << 30};  ///< device memory that one rank may use
   Recompute recompute = Recompute::none;
+  Place parameters = Place::device;  ///< of the working copy; mobius and spipe have it on the host whatever this says
+  std::int32_t resident_stages = 2;  ///< stages whose parameters a device then holds at once
+  double offload_activations = 0;    ///< share of the activations that waits on the host
+  Place optimizer = Place::host;     ///< masters, moments and the step
   friend bool operator==(const MemoryOptions&, const MemoryOptions&) = default;
 };
 
@@ -23,6 +28,22 @@ void describe(Visitor& visit, MemoryOptions& options) {
   visit("recompute", options.recompute,
         {.help = "none: a forward keeps its activations; selective: all but those between the two products of the "
                  "feed-forward layer; full: it keeps the stage's input; the backward makes the rest again"});
+  visit(
+      "parameters", options.parameters,
+      {.help = "device: a stage's parameters stay on their device; host: they come from the host for each stay there, "
+               "as with mobius and spipe always. simulate and plan alone"});
+  visit("resident_stages", options.resident_stages,
+        {.help = "stages whose parameters a device holds at once while they come from the host: with 2 the next one is "
+                 "on its way while one computes",
+         .unit = "stages",
+         .range = between(1, 1024)});
+  visit("offload_activations", options.offload_activations,
+        {.help = "share of what a forward keeps that goes to the host until its backward is near. simulate and plan "
+                 "alone",
+         .range = between(0, 1)});
+  visit("optimizer", options.optimizer,
+        {.help = "host: masters and moments lie there, and its CPUs take the step; device: both are the device's. "
+                 "simulate and plan alone"});
 }
 
 }  // namespace penstock

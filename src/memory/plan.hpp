@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/index.hpp"
@@ -78,8 +79,9 @@ std::vector<MemoryEdge> memory_edges(const RankPlan& plan);
 /// What takes the bytes at the peak, one line per kind and size, largest first: for check, the log and errors.
 std::string memory_table(const RankPlan& plan);
 
-/// @throws Error does_not_fit if the plan's peak exceeds `capacity`, with the table and what to change.
-void check_capacity(const RankPlan& plan, Bytes capacity);
+/// @throws Error does_not_fit if the plan's peak exceeds `capacity`, with the table and what to change. `name` is where
+/// the capacity stands.
+void check_capacity(const RankPlan& plan, Bytes capacity, std::string_view name = "memory.device");
 
 /// The most bytes that are live at one place of the rank's list, the persistent ones included: at most the peak of
 /// plan_rank, which may leave holes. For planners, who need no addresses.

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/describe.hpp"
+#include "schedule/attention_exchange.hpp"
 
 namespace penstock {
 
@@ -55,6 +56,17 @@ constexpr auto enum_names(ScheduleKind) {
                                                 {ScheduleKind::spipe, "spipe"}});
 }
 
+/// Where the gradients of weights stand.
+enum class WeightGradients : std::uint8_t {
+  whole,  ///< with those of inputs: B
+  split,  ///< directly behind those of inputs: I, W
+  placed  ///< where the rank would wait, by the prices of a model of cost, as far as memory allows
+};
+
+constexpr std::array<EnumName<WeightGradients>, 3> enum_names(WeightGradients) {
+  return {{{WeightGradients::whole, "whole"}, {WeightGradients::split, "split"}, {WeightGradients::placed, "placed"}}};
+}
+
 /// The kinds with a few words on each: "gpipe: all forwards, then all backwards; 1f1b: ...".
 std::string_view help_on_kinds();
 
@@ -69,8 +81,13 @@ struct ScheduleOptions {
   std::optional<std::int32_t> forward_stages;   ///< spipe: of all ranks, in place of forward_virtual
   std::optional<std::int32_t> backward_stages;  ///< spipe: of all ranks, in place of backward_virtual
   bool early_recompute = false;                 ///< mobius, spipe: R need not wait for the output's gradient
-  bool split_backward = false;                  ///< I and W in place of B
-  std::optional<std::string> file;              ///< a hand-written schedule in place of a kind
+  bool split_backward = false;                  ///< as WeightGradients::split, where those are whole
+  WeightGradients weight_gradients = WeightGradients::whole;
+  Exchange exchange = Exchange::none;  ///< slimpipe
+  bool vocabulary_parallel = false;    ///< slimpipe: all ranks share head, loss and embedding
+  std::optional<std::string> file;     ///< a hand-written schedule in place of a kind
+
+  bool splits_backward() const { return split_backward || weight_gradients != WeightGradients::whole; }
   friend bool operator==(const ScheduleOptions&, const ScheduleOptions&) = default;
 };
 
@@ -119,7 +136,19 @@ void describe(Visitor& visit, ScheduleOptions& options) {
       {.help = "mobius, spipe: recompute a stage as soon as its input is there, in place of when its output's gradient "
                "is, as published"});
   visit("split_backward", options.split_backward,
-        {.help = "input and weight gradients as two actions, I and W, in place of B"});
+        {.help =
+             "input and weight gradients as two actions, I and W, in place of B; the same as weight_gradients: split"});
+  visit("weight_gradients", options.weight_gradients,
+        {.help =
+             "whole: with those of inputs, B; split: directly behind them, I and W; placed: where the rank would wait, "
+             "as far as memory allows (MEPipe). placed: simulate and plan alone"});
+  visit("exchange", options.exchange,
+        {.help = "slimpipe: who attends to the keys of a slice; none: the rank of the slice; pairwise: the ranks with "
+                 "the most and the fewest keys share theirs, and so on inwards; global: all ranks share all. simulate "
+                 "and plan alone"});
+  visit("vocabulary_parallel", options.vocabulary_parallel,
+        {.help = "slimpipe: each rank has its share of the vocabulary's head, loss and embedding. simulate and plan "
+                 "alone"});
 }
 
 }  // namespace penstock

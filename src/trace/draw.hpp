@@ -15,9 +15,9 @@ enum class TimeUnit : bool { second, price };
 /// for one step (only_step). Ends with a line that gives the scale.
 std::string draw_text(const Timeline& timeline, int columns, TimeUnit unit = TimeUnit::second);
 
-/// Draws the timeline as an SVG picture: a row per rank and lane that has spans, a box per span coloured by op and
-/// lighter for later slices, a time axis, a legend, and the bubble fraction in the title. Meant for one step
-/// (only_step).
+/// Draws the timeline as an SVG picture: a row per rank and lane that has spans of some length, a box per span coloured
+/// by op and lighter for later slices, a time axis, a legend, and the bubble fraction in the title. As wide as numbers
+/// of micro-batches need, within limits. Meant for one step (only_step).
 std::string draw_svg(const Timeline& timeline, TimeUnit unit = TimeUnit::second);
 
 }  // namespace penstock

@@ -18,114 +18,30 @@
 #include "trace/draw.hpp"
 #include "trace/label.hpp"
 #include "trace/summary.hpp"
+#include "trace/svg_style.hpp"
 
 namespace penstock {
 namespace {
 
 // The picture in pixels.
-constexpr double left = 120;   // names of ranks and lanes
-constexpr double plot = 1060;  // the time axis
-constexpr double right = 20;
+constexpr double left = 120;        // names of ranks and lanes
+constexpr double least_plot = 860;  // the time axis
+constexpr double most_plot = 2400;  // likewise
+constexpr double readable_box = 9;  // in which the number of a micro-batch can be read
+constexpr double right = 24;
 constexpr double top = 44;  // title
 constexpr double compute_height = 24;
-constexpr double lane_height = 11;
+constexpr double lane_height = 12;
 constexpr double rank_gap = 9;
-constexpr double axis_height = 42;
+constexpr double axis_height = 46;
 constexpr double legend_row = 22;
-constexpr double digit_width = 6.8;  // of the box labels, 11 px sans
+constexpr double font_size = 11;  // of the box labels, sans
+constexpr double least_font_size = 8;
+constexpr double digit_width = 0.62;  // of the font's size
 
-struct Color {
-  int red, green, blue;
-};
-
-/// One colour family per kind of work: forwards blue, backwards green, weight gradients amber, recompute violet;
-/// messages and copies pale; CPU work red and grey.
-Color color_of(Op op) {
-  switch (op) {
-    case Op::forward:
-      return {66, 113, 174};
-    case Op::backward:
-      return {62, 145, 82};
-    case Op::backward_input:
-      return {72, 165, 155};
-    case Op::backward_weight:
-      return {222, 150, 40};
-    case Op::recompute:
-      return {150, 104, 170};
-    case Op::send_forward:
-      return {140, 178, 222};
-    case Op::receive_forward:
-      return {178, 206, 235};
-    case Op::send_backward:
-      return {140, 200, 150};
-    case Op::receive_backward:
-      return {180, 222, 186};
-    case Op::send_checkpoint:
-      return {196, 160, 214};
-    case Op::receive_checkpoint:
-      return {214, 190, 228};
-    case Op::offload_activations:
-      return {236, 208, 160};
-    case Op::reload_activations:
-      return {222, 186, 208};
-    case Op::fetch_forward:
-    case Op::fetch_backward:
-      return {226, 160, 196};
-    case Op::evict_forward:
-    case Op::evict_backward:
-      return {200, 200, 200};
-    case Op::offload_gradients:
-      return {240, 196, 130};
-    case Op::reduce:
-      return {206, 120, 110};
-    case Op::validate:
-      return {120, 120, 120};
-    case Op::step:
-      return {190, 66, 62};
-  }
-  return {0, 0, 0};
-}
-
-/// Later slices, and later stages of one rank, are lighter: up to three fifths of the way to white.
-Color lightened(Color color, double fraction) {
-  const auto mix = [fraction](int part) { return static_cast<int>(std::lround(part + (255 - part) * 0.6 * fraction)); };
-  return {mix(color.red), mix(color.green), mix(color.blue)};
-}
-
-std::string hex(Color color) {
-  return fmt::format("#{:02x}{:02x}{:02x}", color.red, color.green, color.blue);
-}
-
-const char* text_color_on(Color color) {
-  const double luminance = 0.299 * color.red + 0.587 * color.green + 0.114 * color.blue;
-  return luminance > 145 ? "#111" : "#fff";
-}
-
-std::string xml_escaped(std::string_view text) {
-  std::string result;
-  for (const char character : text) {
-    switch (character) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += static_cast<unsigned char>(character) < 0x20 ? ' ' : character;
-    }
-  }
-  return result;
-}
-
+/// What the axis counts in.
 struct Unit {
-  const char* name;
+  const char* name;  ///< "ms"
   double seconds;
 };
 
@@ -156,30 +72,38 @@ class SvgDrawing {
   SvgDrawing(const Timeline& timeline, TimeUnit unit) : timeline_{timeline} {
     measure();
     unit_ = unit_for(length_, unit);
+    choose_width();
     lay_out_rows();
+    lay_out_legend();
   }
 
   std::string draw() {
     open();
     draw_axis();
     draw_names();
-    for (const auto& span : timeline_.spans) draw_span(span);
+    for (const auto& span : timeline_.spans) {
+      if (is_drawn(span)) draw_span(span);
+    }
     draw_legend();
     text_ += "</svg>\n";
     return std::move(text_);
   }
 
  private:
+  /// What takes no time has no box: messages and copies where only computation is priced, evictions, validations.
+  static bool is_drawn(const Span& span) { return span.end > span.start; }
+
   void measure() {
     double start = std::numeric_limits<double>::infinity();
     double end = -start;
     for (const auto& span : timeline_.spans) {
+      if (!is_drawn(span)) continue;
       start = std::min(start, span.start.value);
       end = std::max(end, span.end.value);
       last_slice_ = std::max(last_slice_, span.action.slice.value());
       ops_.insert(span.action.op);
       // VALIDATE has no stage: its 0 would make another rank's stage look like the second of two.
-      if (is_per_micro_batch(span.action.op)) stages_[span.rank].insert(span.action.stage);
+      if (is_per_micro_batch(span.action.op)) stages_[{span.rank, pass_of(span.action.op)}].insert(span.action.stage);
     }
     for (const auto& [rank, stages] : stages_) most_stages_ = std::max(most_stages_, stages.size());
     if (end > start) {
@@ -188,9 +112,23 @@ class SvgDrawing {
     }
   }
 
+  /// So wide that most boxes of the compute lanes hold a number: nine of ten are longer than the one that decides.
+  void choose_width() {
+    std::vector<double> lengths;
+    for (const auto& span : timeline_.spans) {
+      if (is_drawn(span) && span.lane == Lane::compute) lengths.push_back(span.end.value - span.start.value);
+    }
+    if (lengths.empty()) return;
+    const auto decisive = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 10);
+    std::nth_element(lengths.begin(), decisive, lengths.end());
+    plot_ = std::clamp(std::ceil(readable_box * length_ / *decisive), least_plot, most_plot);
+  }
+
   void lay_out_rows() {
     std::set<std::pair<std::int32_t, Lane>> used;
-    for (const auto& span : timeline_.spans) used.emplace(span.rank, span.lane);
+    for (const auto& span : timeline_.spans) {
+      if (is_drawn(span)) used.emplace(span.rank, span.lane);
+    }
     std::int32_t rank_before = -1;
     for (const auto& key : used) {
       if (rank_before >= 0 && key.first != rank_before) bottom_ += rank_gap;
@@ -201,7 +139,7 @@ class SvgDrawing {
     }
   }
 
-  double x_of(Seconds time) const { return left + plot * (time.value - start_) / length_; }
+  double x_of(Seconds time) const { return left + plot_ * (time.value - start_) / length_; }
 
   template <class... Arguments>
   void put(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
@@ -209,32 +147,36 @@ class SvgDrawing {
   }
 
   void open() {
-    const double width = left + plot + right;
-    const double height = bottom_ + axis_height + legend_rows() * legend_row + 8;
+    const double width = left + plot_ + right;
+    const double height = bottom_ + axis_height + legend_rows_ * legend_row + 8;
     put("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
         "{1:.0f}\" "
         "font-family=\"DejaVu Sans, Verdana, sans-serif\">\n",
         width, height);
     put("<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
+    put("<text x=\"{:.0f}\" y=\"27\" font-size=\"17\" font-weight=\"bold\">{}</text>\n", left, xml_escaped(title()));
+  }
+
+  std::string title() const {
     const auto steps = steps_of(timeline_);
-    const std::string which = steps.size() == 1 ? fmt::format("step {}", steps.front())
-                                                : counted(static_cast<std::int64_t>(steps.size()), "step");
-    put("<text x=\"{:.0f}\" y=\"27\" font-size=\"17\" font-weight=\"bold\">{}</text>\n", left,
-        xml_escaped(fmt::format("{}, {}, {}: bubble {:.1f} %", timeline_.schedule, counted(timeline_.ranks, "rank"),
-                                which, 100 * summarize(timeline_).bubble_makespan)));
+    std::string which = ", " + counted(static_cast<std::int64_t>(steps.size()), "step");
+    // A run counts its steps from 1; a simulated one is number 0.
+    if (steps.size() == 1) which = steps.front() > 0 ? fmt::format(", step {}", steps.front()) : "";
+    return fmt::format("{}, {}{}: bubble {:.2f} %", timeline_.schedule, counted(timeline_.ranks, "rank"), which,
+                       100 * summarize(timeline_).bubble_makespan);
   }
 
   void draw_axis() {
     const double distance = tick_distance(length_ / unit_.seconds);
     const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(distance))));
     for (int tick = 0; tick * distance <= length_ / unit_.seconds * (1 + 1e-9); ++tick) {
-      const double x = left + plot * tick * distance * unit_.seconds / length_;
+      const double x = left + plot_ * tick * distance * unit_.seconds / length_;
       put("<path d=\"M{0:.1f} {1:.1f}V{2:.1f}\" stroke=\"#ddd\"/>\n", x, top - 4, bottom_ + 5);
       put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12\" text-anchor=\"middle\" fill=\"#333\">{:.{}f}</text>\n", x,
           bottom_ + 19, tick * distance, decimals);
     }
     put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12\" text-anchor=\"middle\" fill=\"#333\">time [{}]</text>\n",
-        left + plot / 2, bottom_ + 36, unit_.name);
+        left + plot_ / 2, bottom_ + 36, unit_.name);
   }
 
   void draw_names() {
@@ -246,11 +188,11 @@ class SvgDrawing {
             row.y + std::max(row.height / 2 + 4.5, 10.0), key.first);
       }
       if (key.second != Lane::compute || key.first == rank_before) {
-        put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"9\" text-anchor=\"end\" fill=\"#555\">{}</text>\n", left - 6,
-            middle + 3, name_of(key.second));
+        put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"10\" text-anchor=\"end\" fill=\"#555\">{}</text>\n", left - 6,
+            middle + 3.5, name_of(key.second));
       }
       put("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"#000\" fill-opacity=\"{}\"/>\n",
-          left, row.y + 1, plot, row.height - 2, key.second == Lane::compute ? "0.05" : "0.025");
+          left, row.y + 1, plot_, row.height - 2, key.second == Lane::compute ? "0.05" : "0.025");
       rank_before = key.first;
     }
   }
@@ -272,21 +214,23 @@ class SvgDrawing {
     const auto slices = static_cast<double>(last_slice_ + 1);
     const double shades = static_cast<double>(most_stages_) * slices;
     if (shades < 2 || !is_per_micro_batch(span.action.op)) return 0;
-    const auto& stages = stages_.at(span.rank);
+    const auto& stages = stages_.at({span.rank, pass_of(span.action.op)});
     const auto stage = static_cast<double>(std::distance(stages.begin(), stages.find(span.action.stage)));
     return (stage * slices + span.action.slice.value()) / (shades - 1);
   }
 
+  /// The micro-batch, and its slice where there is room, in letters as large as the box allows.
   void draw_label(const Span& span, double middle, const Row& row, double width, const char* color) {
     const std::string number = fmt::format("{}", span.action.micro_batch);
-    const auto fits = [width](const std::string& label) {
-      return static_cast<double>(label.size()) * digit_width + 3 <= width;
+    const auto fitting = [width](const std::string& label) {
+      return std::min(font_size, (width - 2) / (digit_width * static_cast<double>(label.size())));
     };
     std::string label = last_slice_ > 0 ? fmt::format("{}.{}", number, span.action.slice) : number;
-    if (!fits(label)) label = number;
-    if (!fits(label)) return;
-    put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"11\" text-anchor=\"middle\" fill=\"{}\">{}</text>\n", middle,
-        row.y + row.height / 2 + 4, color, label);
+    if (fitting(label) < font_size) label = number;
+    const double size = fitting(label);
+    if (size < least_font_size) return;
+    put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:.1f}\" text-anchor=\"middle\" fill=\"{}\">{}</text>\n", middle,
+        row.y + row.height / 2 + 0.36 * size, size, color, label);
   }
 
   /// Shown by browsers when the pointer rests on a box.
@@ -296,31 +240,50 @@ class SvgDrawing {
                        unit_.name);
   }
 
-  static constexpr double legend_cell = 105;
-  static constexpr int legend_cells_per_row = static_cast<int>(plot / legend_cell);
+  /// What stands beside the colour of an op.
+  static std::string legend_text(Op op) { return fmt::format("{} {}", name_of(op), words_for(op)); }
 
-  int legend_rows() const { return (static_cast<int>(ops_.size()) + legend_cells_per_row - 1) / legend_cells_per_row; }
+  std::string shades_text() const {
+    if (last_slice_ == 0 && most_stages_ < 2) return "number: micro-batch";
+    const bool both = last_slice_ > 0 && most_stages_ > 1;
+    return fmt::format("number: micro-batch; lighter: later {}{}{}", most_stages_ > 1 ? "stages of a rank" : "",
+                       both ? ", in each later " : "", last_slice_ > 0 ? "slices" : "");
+  }
+
+  void lay_out_legend() {
+    std::size_t longest = 0;
+    for (const Op op : ops_) longest = std::max(longest, legend_text(op).size());
+    legend_cell_ = 7.2 * static_cast<double>(longest) + 34;
+    cells_per_row_ = std::max(1, static_cast<int>(plot_ / legend_cell_));
+    legend_rows_ = (static_cast<int>(ops_.size()) + cells_per_row_ - 1) / cells_per_row_ + 1;
+  }
 
   void draw_legend() {
     int cell = 0;
+    const double first = bottom_ + axis_height + 4;
     for (const Op op : ops_) {
-      const double x = left + cell % legend_cells_per_row * legend_cell;
-      const int row = cell / legend_cells_per_row;
-      const double y = bottom_ + axis_height + 4 + row * legend_row;
+      const double x = left + cell % cells_per_row_ * legend_cell_;
+      const double y = first + cell / cells_per_row_ * legend_row;
       put("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"14\" fill=\"{}\"/>", x, y, hex(color_of(op)));
-      put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12\">{}</text>\n", x + 19, y + 11.5, name_of(op));
+      put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12\">{}</text>\n", x + 19, y + 11.5, legend_text(op));
       ++cell;
     }
+    put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12\" fill=\"#333\">{}</text>\n", left,
+        first + (legend_rows_ - 1) * legend_row + 11.5, shades_text());
   }
 
   const Timeline& timeline_;
+  Unit unit_{"s", 1};
   double start_ = 0;
   double length_ = 1;
-  Unit unit_{};
+  double plot_ = least_plot;
   double bottom_ = top;
+  double legend_cell_ = 0;
+  int cells_per_row_ = 1;
+  int legend_rows_ = 1;
   std::int32_t last_slice_ = 0;
   std::set<Op> ops_;
-  std::map<std::int32_t, std::set<Stage>> stages_;  // of each rank
+  std::map<std::pair<std::int32_t, Pass>, std::set<Stage>> stages_;  // of each rank and pass
   std::size_t most_stages_ = 1;
   std::map<std::pair<std::int32_t, Lane>, Row> rows_;
   std::string text_;

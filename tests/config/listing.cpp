@@ -134,7 +134,13 @@ Deck random_deck(std::uint32_t seed) {
   deck.training.global_batch = deck.parallel.data;
   deck.parallel.pipeline = 1;
   deck.parallel.layers_per_stage.reset();
-  deck.schedule.virtual_stages = 1;
+  const bool is_svpp = deck.schedule.kind == ScheduleKind::svpp && !deck.schedule.file;
+  deck.schedule = {.kind = deck.schedule.kind,
+                   .forwards_first = is_svpp ? std::optional{1} : std::nullopt,
+                   .split_backward = deck.schedule.split_backward,
+                   .file = deck.schedule.file};
+  deck.schedule.exchange = standard.schedule.exchange;
+  deck.schedule.vocabulary_parallel = false;
   if (deck.schedule.file) deck.schedule.kind = standard.schedule.kind;  // not written beside a file
   const bool may_be_late = deck.device.kind == DeviceKind::priced && deck.testing.delay_rank;
   deck.testing.delay_rank = may_be_late ? std::optional{0} : std::nullopt;
@@ -168,7 +174,8 @@ TEST(EffectiveDeck, WritesLimitsOfNumbersToTheBit) {
 }
 
 TEST(EffectiveDeck, StatesWhatWasLeftOut) {
-  EXPECT_THAT(effective_deck(Deck{}), AllOf(HasSubstr("  kv_heads: 8\n  head_size: 32\n  ffn: 704\n"), HasSubstr("  vocabulary: 256\n")));
+  EXPECT_THAT(effective_deck(Deck{}),
+              AllOf(HasSubstr("  kv_heads: 8\n  head_size: 32\n  ffn: 704\n"), HasSubstr("  vocabulary: 256\n")));
 }
 
 TEST(EffectiveDeck, LeavesTheKindOutBesideAFile) {

@@ -77,7 +77,7 @@ TEST(DrawSvg, HasABoxPerSpanAndARowPerLaneThatIsUsed) {
   EXPECT_EQ(count_of(svg, "<title>"), timeline.spans.size());
   EXPECT_EQ(count_of(svg, "fill-opacity=\"0.05\""), 4U);   // compute lanes
   EXPECT_EQ(count_of(svg, "fill-opacity=\"0.025\""), 1U);  // rank 0's messages
-  EXPECT_THAT(svg, HasSubstr("bubble 27.3 %"));
+  EXPECT_THAT(svg, HasSubstr("bubble 27.27 %"));
 }
 
 TEST(DrawSvg, EscapesTheNameOfTheSchedule) {
