@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "schedule/generators.hpp"
+#include "schedule/kinds.hpp"
 #include "schedule/passes.hpp"
 #include "schedule/text.hpp"
 #include "schedule/validator.hpp"
@@ -14,22 +15,18 @@ namespace {
 
 constexpr auto workspace_index = static_cast<std::size_t>(BufferKind::workspace);
 
-GeneratorOptions generator_options(const RunShape& shape, std::int64_t micro_batches) {
-  return {shape.pipeline, shape.schedule.virtual_stages, static_cast<std::int32_t>(micro_batches)};
-}
-
 void check_file_shape(const RunShape& shape, const Schedule& schedule) {
   const auto& of = schedule.shape;
   if (schedule.forward_only) {
     fail(ExitCode::bad_input, "schedule {} has forwards only: training needs a B, or an I and a W, for each of them",
          schedule.name);
   }
-  if (of.ranks == shape.pipeline && of.micro_batches == shape.micro_batches() && of.slices == 1) return;
+  if (of.ranks == shape.pipeline && of.micro_batches == shape.micro_batches()) return;
   fail(ExitCode::bad_input,
-       "schedule {} is for {} ranks, {} micro-batches and {} slice(s), but the deck asks for parallel.pipeline {} and "
-       "global_batch {} / (micro_batch {} x data {}) = {} micro-batches of 1 slice",
-       schedule.name, of.ranks, of.micro_batches, of.slices, shape.pipeline, shape.global_batch, shape.micro_batch,
-       shape.replicas, shape.micro_batches());
+       "schedule {} is for {} ranks and {} micro-batches, but the deck asks for parallel.pipeline {} and global_batch "
+       "{} / (micro_batch {} x data {}) = {} micro-batches",
+       schedule.name, of.ranks, of.micro_batches, shape.pipeline, shape.global_batch, shape.micro_batch, shape.replicas,
+       shape.micro_batches());
 }
 
 Schedule compute_schedule(const RunShape& shape) {
@@ -38,14 +35,23 @@ Schedule compute_schedule(const RunShape& shape) {
     check_file_shape(shape, schedule);
     return schedule;
   }
-  return generate(deck_name(shape.schedule.kind), generator_options(shape, shape.micro_batches()));
+  const auto micro_batches = static_cast<std::int32_t>(shape.micro_batches());
+  return generate(deck_name(shape.schedule.kind), generator_options(shape.schedule, shape.pipeline, micro_batches));
+}
+
+void check_runs(const Schedule& schedule) {
+  if (schedule.shape.slices == 1) return;
+  fail(ExitCode::bad_input,
+       "schedule {} cuts sequences into {} slices; training runs on the host device with one slice only so far, while "
+       "`penstock show` draws it. Set schedule.slices to 1, or take a schedule file without slices",
+       schedule.name, schedule.shape.slices);
 }
 
 Schedule training_schedule(const RunShape& shape) {
   const auto compute = compute_schedule(shape);
   CompletionOptions options;
   options.recompute = PerStage<bool>{compute.shape.stages, shape.recompute == Recompute::full};
-  options.split_weight_gradients = shape.schedule.split_backward;
+  options.split_weight_gradients = shape.schedule.splits_backward();
   options.tied_embeddings = shape.model.tie_embeddings;
   options.steps_wait = shape.steps_wait_for_norm ? StepsWait::for_norm : StepsWait::for_reduction;
   auto schedule = complete(compute, options);
@@ -108,6 +114,7 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
   RunPlan plan;
   plan.shape = shape;
   auto schedule = training_schedule(shape);
+  check_runs(schedule);
   plan.partition = shape.layers_per_stage ? listed_partition(shape.model.layers, *shape.layers_per_stage)
                                           : even_partition(shape.model.layers, schedule.shape.stages);
   if (plan.partition.stages.size() != schedule.shape.stages) {

@@ -135,12 +135,23 @@ SvppChoice most_that_runs(const GeneratorOptions& options, std::int32_t group, s
   return best;
 }
 
-Schedule svpp_within(const GeneratorOptions& options, std::int32_t most) {
+/// The groups of whole micro-batches with the shortest step: up to p/n groups are tried, each in a few simulations.
+SvppChoice best_group_within(const GeneratorOptions& options, std::int32_t most) {
   SvppChoice best;
   for (std::int32_t group = options.slices; group <= units_of_group(options); group += options.slices) {
     if (least_in_flight(options, group) > most) break;
     auto choice = most_that_runs(options, group, most);
     if (choice.step < best.step) best = std::move(choice);
+  }
+  return best;
+}
+
+Schedule svpp_within(const GeneratorOptions& options, std::int32_t most) {
+  SvppChoice best;
+  if (options.virtual_stages == 1 || options.slices >= options.pipeline) {
+    best.schedule = svpp_order(options, options.slices, most);  // there is nothing to choose, and it always runs
+  } else {
+    best = best_group_within(options, most);
   }
   best.schedule.name += fmt::format(" f={}", most);
   return std::move(best.schedule);

@@ -104,6 +104,15 @@ class Faults(ApplicationTest):
                 for word in words:
                     self.assertIn(word, run.output)
 
+    def test_slices_are_drawn_but_not_yet_trained(self):
+        changes = {"parallel.pipeline": 2, "schedule": {"kind": "svpp", "virtual": 2, "slices": 4}}
+        self.assert_refused(self.train(2, changes), 2, "schedule.slices")
+        self.assert_refused(self.penstock(["check", str(self.deck(changes))]), 2, "schedule.slices")
+        shown = self.penstock(["show", str(self.deck(changes)), "--actions"])
+        self.assertEqual(shown.returncode, 0, shown.stdout)
+        self.assertIn("svpp v=2 n=4: 2 ranks, 4 stages, 6 micro-batches, 4 slices; bubble 2.04 %", shown.stdout)
+        self.assertIn(" 3F0.3 3B0.3 3SEND_B0.3 ", shown.stdout)
+
     def test_gradients_that_are_not_finite_stop_with_step_and_tensor(self):
         run = self.train(2, {"parallel.pipeline": 2, "testing.non_finite_steps": [2]})
         self.assert_refused(run, 5, "step 2", "embedding/token/weight")

@@ -111,6 +111,37 @@ TEST(CheckDeck, WantsAScheduleThatHasVirtualStages) {
               IsEmpty());
 }
 
+TEST(CheckDeck, WantsSlicesThatTheScheduleAndTheSequenceHave) {
+  EXPECT_THAT(broken_by([](Deck& deck) { deck.schedule.slices = 2; }),
+              ElementsAre(HasSubstr("schedule.slices: 1f1b cuts no sequences, and 2 slices were asked for")));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.schedule.kind = ScheduleKind::slimpipe;
+                deck.schedule.slices = 6;
+                deck.parallel.pipeline = 4;
+              }),
+              ElementsAre(HasSubstr("schedule.slices: slimpipe moves slices through the stages in groups of one a "
+                                    "rank: 6 slices are no multiple of 4 ranks; use 4 or 8")));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.schedule.kind = ScheduleKind::svpp;
+                deck.schedule.slices = 9;
+                deck.training.sequence = 8;
+              }),
+              ElementsAre("schedule.slices: 9 slices cannot be cut from sequences of 8 tokens"));
+}
+
+TEST(CheckDeck, WantsForwardsFirstThatSvppCanHave) {
+  EXPECT_THAT(broken_by([](Deck& deck) { deck.schedule.forwards_first = 4; }),
+              ElementsAre(HasSubstr("schedule.forwards_first: 1f1b itself says how many forwards come first")));
+  EXPECT_THAT(broken_by([](Deck& deck) {
+                deck.schedule.kind = ScheduleKind::svpp;
+                deck.schedule.slices = 4;
+                deck.parallel.pipeline = 4;
+                deck.schedule.forwards_first = 3;
+              }),
+              ElementsAre(HasSubstr("schedule.forwards_first: svpp with 4 ranks, 1 virtual stages and 4 slices takes 4 "
+                                    "to 7 forwards before the first backward, not 3")));
+}
+
 TEST(CheckDeck, WantsATokenizerThatThereIs) {
   EXPECT_THAT(
       broken_by([](Deck& deck) { deck.data.tokenizer = "byte"; }),

@@ -53,7 +53,7 @@ std::string fault_of(const PlannedSchedule& planned, ComputeWork::Result result 
 
 TEST(ComputeWorkOfAPlan, RefusesEveryBufferThatIsTooSmall) {
   auto shape = tiny_run(tiny_model(Family::llama, Tied::no), 1);
-  shape.schedule = {ScheduleKind::gpipe, 2, true, std::nullopt};
+  shape.schedule = {.kind = ScheduleKind::gpipe, .virtual_stages = 2, .split_backward = true};
   const auto plan = test::plan_of(shape).training;
   ASSERT_EQ(fault_of(plan), "");
   std::map<BufferKind, int> refused;
@@ -101,7 +101,7 @@ class ComputeWorkTest : public testing::Test {
  protected:
   static RunShape shape() {
     auto of = tiny_run(tiny_model(Family::gpt2, Tied::yes), 1);
-    of.schedule = {ScheduleKind::gpipe, 2, false, std::nullopt};
+    of.schedule = {.kind = ScheduleKind::gpipe, .virtual_stages = 2};
     return of;
   }
   static void run(TinyTraining& on, const PlannedSchedule& planned, ComputeWork& work) {

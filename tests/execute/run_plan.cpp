@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "execute/tiny_run.hpp"
 #include "schedule/generators.hpp"
+#include "schedule/sliced_generators.hpp"
 #include "schedule/text.hpp"
 
 namespace penstock {
@@ -116,7 +117,7 @@ TEST(ARunPlan, KeepsPersistentBuffersAtOnePlaceInAllItsSchedules) {
 
 TEST(ARunPlan, RunsEvaluationOverTheStagesOfTraining) {
   auto shape = tiny_run(llama(), 2);
-  shape.schedule = {ScheduleKind::interleaved, 2, false, std::nullopt};
+  shape.schedule = {.kind = ScheduleKind::interleaved, .virtual_stages = 2};
 
   const auto plan = plan_of(shape);
 
@@ -239,8 +240,24 @@ TEST(ARunPlan, RefusesMoreStagesThanLayers) {
   EXPECT_THAT(error_of(ExitCode::bad_input, tiny_run(llama(), 9)), AllOf(HasSubstr("9"), HasSubstr("8")));
 
   auto shape = tiny_run(llama(), 2);
-  shape.schedule = {ScheduleKind::interleaved, 5, false, std::nullopt};
+  shape.schedule = {.kind = ScheduleKind::interleaved, .virtual_stages = 5};
   EXPECT_THAT(error_of(ExitCode::bad_input, shape), AllOf(HasSubstr("10"), HasSubstr("8")));
+}
+
+TEST(ARunPlan, RefusesSlicesThatTrainingDoesNotRunYet) {
+  auto shape = tiny_run(llama(), 2);
+  shape.schedule = {.kind = ScheduleKind::svpp, .virtual_stages = 2, .slices = 3};
+
+  EXPECT_THAT(error_of(ExitCode::bad_input, shape),
+              AllOf(HasSubstr("cuts sequences into 3 slices"), HasSubstr("`penstock show` draws it")));
+}
+
+TEST(ARunPlan, RefusesScheduleFilesWithSlices) {
+  auto shape = tiny_run(llama(), 1);
+  shape.schedule.file = "mine.csv";
+  shape.schedule_csv = write_schedule_csv(svpp({.micro_batches = 4, .slices = 2}));
+
+  EXPECT_THAT(error_of(ExitCode::bad_input, shape), HasSubstr("take a schedule file without slices"));
 }
 
 TEST(ARunPlan, RefusesAModelThatBreaksARule) {
@@ -272,7 +289,7 @@ TEST(ARunPlan, OfAFileIsThatOfTheGeneratorWhichWroteIt) {
 
 TEST(ARunPlan, RefusesAFileForOtherRanksOrMicroBatchesWithTheNumbers) {
   EXPECT_THAT(error_of(ExitCode::bad_input, run_of_file(one_f_one_b({2, 1, 5}), 2)),
-              AllOf(HasSubstr("mine.csv is for 2 ranks, 5 micro-batches"), HasSubstr("parallel.pipeline 2"),
+              AllOf(HasSubstr("mine.csv is for 2 ranks and 5 micro-batches"), HasSubstr("parallel.pipeline 2"),
                     HasSubstr("global_batch 8 / (micro_batch 2 x data 1) = 4 micro-batches")));
   EXPECT_THAT(error_of(ExitCode::bad_input, run_of_file(one_f_one_b({2, 1, 4}), 3)),
               AllOf(HasSubstr("is for 2 ranks"), HasSubstr("parallel.pipeline 3")));

@@ -177,7 +177,7 @@ TEST_F(TrainingWorkTest, AllRanksStopAtAGradientThatIsNotFinite) {
 /// Highest address handed out by each kind of schedule on a device of its own.
 TEST_F(TrainingWorkTest, EachScheduleReachesItsPlannedPeakToTheByte) {
   auto shape = tiny_run(tiny_model(Family::llama, Tied::yes, Precision::bf16), size_);
-  shape.schedule = {ScheduleKind::interleaved, 2, false, std::nullopt};
+  shape.schedule = {.kind = ScheduleKind::interleaved, .virtual_stages = 2};
   const auto plan = test::plan_of(shape);
   const Rank rank{world_.rank()};
 
