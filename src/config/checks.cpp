@@ -196,8 +196,8 @@ void check_learning_rate(const TrainingOptions& training, BrokenRules& broken) {
   }
 }
 
-void check_texts(const Deck& deck, BrokenRules& broken) {
-  if (deck.data.train.empty() && deck.device.kind != DeviceKind::priced) {
+void check_texts(const Deck& deck, DeckUse use, BrokenRules& broken) {
+  if (deck.data.train.empty() && use == DeckUse::run && deck.device.kind != DeviceKind::priced) {
     broken.add({"data.train"}, "must be given: what to train on, at least one text file, folder or token file");
   }
   const auto is_empty = [](const std::string& path) { return path.empty(); };
@@ -262,7 +262,7 @@ void refuse_schedule(const ScheduleOptions& schedule, const Refuse& refuse) {
 
 template <class Refuse>
 void refuse_memory(const MemoryOptions& memory, const Refuse& refuse) {
-  refuse(memory.recompute == Recompute::selective, "memory.recompute", deck_name(memory.recompute),
+  refuse(memory.recompute == Recompute::selective || memory.recompute == Recompute::layers, "memory.recompute", deck_name(memory.recompute),
          "choose none or full");
   refuse(memory.parameters == Place::host, "memory.parameters", deck_name(memory.parameters), "choose device");
   refuse(memory.offload_activations > 0, "memory.offload_activations", memory.offload_activations, "set 0");
@@ -271,7 +271,7 @@ void refuse_memory(const MemoryOptions& memory, const Refuse& refuse) {
 
 }  // namespace
 
-std::vector<BrokenRule> check_deck(const Deck& deck) {
+std::vector<BrokenRule> check_deck(const Deck& deck, DeckUse use) {
   BrokenRules broken;
   check_head_counts(deck.model, broken);
   check_head_size(deck.model, broken);
@@ -284,7 +284,7 @@ std::vector<BrokenRule> check_deck(const Deck& deck) {
   check_lockstep_options(deck.schedule, broken);
   check_slices(deck, broken);
   check_learning_rate(deck.training, broken);
-  check_texts(deck, broken);
+  check_texts(deck, use, broken);
   check_tokenizer(deck, broken);
   check_validation(deck, broken);
   check_priced(deck, broken);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,12 @@
 
 namespace penstock {
 
+/// What a deck is read for. The models of cost (simulate, plan, show) read no text, and need no data.train.
+enum class DeckUse : std::uint8_t { run, model };
+
 /// Every broken rule between the keys of a deck whose single values are within their ranges: batch identity, layers
 /// against stages, heads, learning rate, schedule, validation.
-std::vector<BrokenRule> check_deck(const Deck& deck);
+std::vector<BrokenRule> check_deck(const Deck& deck, DeckUse use = DeckUse::run);
 
 /// Throws Error bad_input with a line for each thing that only the models of cost know so far (simulate, plan) and no
 /// device runs: tensor, context and expert parallelism, mixtures of experts, selective recomputation, slices,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/reader.hpp"
 
-#include "config/checks.hpp"
 #include "config/options_file.hpp"
 
 namespace penstock {
@@ -15,16 +14,17 @@ constexpr config::FileKind deck_file{
 
 }  // namespace
 
-Deck parse_deck(std::string_view text, const std::string& name, const std::vector<std::string>& overrides) {
+Deck parse_deck(std::string_view text, const std::string& name, const std::vector<std::string>& overrides,
+                DeckUse use) {
   config::OptionsFile file{text, deck_file, overrides};
   const auto deck = file.read<Deck>();
-  file.add(check_deck(deck));
+  file.add(check_deck(deck, use));
   file.throw_faults(name, overrides);
   return resolved(deck);
 }
 
-Deck read_deck(const std::string& path, const std::vector<std::string>& overrides) {
-  return parse_deck(config::read_options_text(path, deck_file), path, overrides);
+Deck read_deck(const std::string& path, const std::vector<std::string>& overrides, DeckUse use) {
+  return parse_deck(config::read_options_text(path, deck_file), path, overrides, use);
 }
 
 }  // namespace penstock

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/checks.hpp"
 #include "config/deck.hpp"
 
 namespace penstock {
@@ -12,9 +13,10 @@ namespace penstock {
 /// Reads a deck's file; `overrides` are the `key=value` of the command line's --set, applied in order over the file
 /// before anything is checked. The deck returned is `resolved` and breaks no rule of `check_deck`.
 /// @throws Error bad_input with a line for every fault: `file:line:column: key: reason`.
-Deck read_deck(const std::string& path, const std::vector<std::string>& overrides = {});
+Deck read_deck(const std::string& path, const std::vector<std::string>& overrides = {}, DeckUse use = DeckUse::run);
 
 /// The same from a text; `name` stands for the file in messages.
-Deck parse_deck(std::string_view text, const std::string& name, const std::vector<std::string>& overrides = {});
+Deck parse_deck(std::string_view text, const std::string& name, const std::vector<std::string>& overrides = {},
+                DeckUse use = DeckUse::run);
 
 }  // namespace penstock

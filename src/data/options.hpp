@@ -20,7 +20,7 @@ template <class Visitor>
 void describe(Visitor& visit, DataOptions& options) {
   visit("train", options.train,
         {.help = "what to train on: text files and folders, llm.c token files (*.bin, may hold * and ?), or Megatron "
-                 "prefixes; relative to the working directory; may be left out on the priced device"});
+                 "prefixes; relative to the working directory; simulate, plan and the priced device need none"});
   visit("validation", options.validation, {.help = "what to validate on, given like train; empty: no validation"});
   visit("tokenizer", options.tokenizer,
         {.help = "what the tokens stand for; bytes: one token a byte, 256 of them; the path of an llm.c tokenizer file "

@@ -2,20 +2,33 @@
 #include "plan/modelled_run.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
+#include "base/counted.hpp"
+#include "base/error.hpp"
 #include "cost/model_cost.hpp"
 #include "schedule/kinds.hpp"
 #include "schedule/partition.hpp"
 #include "schedule/semantics.hpp"
 #include "schedule/text.hpp"
+#include "schedule/weight_placement.hpp"
 
 namespace penstock {
 namespace {
 
+Schedule file_schedule(const ModelledRun& run) {
+  Schedule schedule = read_schedule_csv(run.schedule_csv, *run.schedule.file);
+  const ScheduleShape& shape = schedule.shape;
+  if (shape.ranks == run.cost.pipeline && shape.micro_batches == run.micro_batches) return schedule;
+  fail(ExitCode::bad_input, "schedule {} is for {} and {}, but the deck asks for parallel.pipeline {} and {}",
+       schedule.name, counted(shape.ranks, "rank"), counted(shape.micro_batches, "micro-batch", "micro-batches"),
+       run.cost.pipeline, counted(run.micro_batches, "micro-batch", "micro-batches"));
+}
+
 Schedule compute_schedule(const ModelledRun& run) {
-  if (run.schedule.file) return read_schedule_csv(run.schedule_csv, *run.schedule.file);
+  if (run.schedule.file) return file_schedule(run);
   return generate(deck_name(run.schedule.kind), generator_options(run.schedule, run.cost.pipeline, run.micro_batches));
 }
 
@@ -27,9 +40,10 @@ bool offloads(const ModelledRun& run) {
 Schedule complete_schedule(const ModelledRun& run, const Schedule& compute) {
   CompletionOptions options;
   options.recompute = PerStage<bool>{compute.ranks(Pass::backward).size(), run.recompute == Recompute::full};
-  options.split_weight_gradients = run.schedule.split_backward;
+  options.split_weight_gradients = run.schedule.splits_backward();
   options.tied_embeddings = run.cost.model.tie_embeddings;
   options.steps_wait = run.steps_wait;
+  options.late_checkpoints = run.late_checkpoints;
   options.stream_parameters = run.stream_parameters;
   options.resident_stages = run.resident_stages;
   if (offloads(run)) options.offload_nearest = run.offload_nearest;
@@ -53,6 +67,10 @@ void cut_layers(const ModelledRun& run, CostShape& cost, Schedule& compute) {
   const std::int32_t layers = cost.model.layers;
   const auto forward = run.layers_per_stage ? listed_partition(layers, *run.layers_per_stage)
                                             : even_partition(layers, compute.shape.stages);
+  if (forward.stages.size() != compute.shape.stages) {
+    fail(ExitCode::bad_input, "parallel.layers_per_stage lists {}, but the schedule has {}",
+         counted(forward.stages.size(), "stage"), compute.shape.stages);
+  }
   cost.forward_stages = forward.stages;
   if (compute.backward) {
     cost.backward_stages = even_partition(layers, compute.backward->rank_of.size()).stages;
@@ -131,6 +149,53 @@ Bytes host_states(const Priced& priced, Rank rank) {
   return total;
 }
 
+/// The completed schedule with its prices.
+Priced priced(const ModelledRun& run, CostShape cost, const Schedule& compute) {
+  Schedule schedule = complete_schedule(run, compute);
+  cost.slices = schedule.shape.slices;
+  cost.pipeline = schedule.shape.ranks;
+  cost.recompute = recompute_of(schedule, run.recompute);
+  return {std::move(schedule), CostModel{std::move(cost), run.hardware}};
+}
+
+/// What a rank has left for activations and operands of weight gradients, beside the most that all else takes.
+WeightRoom weight_room(const Priced& split, Bytes capacity) {
+  WeightRoom room;
+  PerStage<StageBytes> others = split.costs.bytes();
+  for (StageBytes& stage : others) {
+    for (const auto& [kind, sizes] :
+         {std::pair{BufferKind::activations, &room.kept}, std::pair{BufferKind::weight_operands, &room.operands}}) {
+      Bytes& bytes = stage[static_cast<std::size_t>(kind)];
+      sizes->push_back({round_up(bytes.value, buffer_alignment)});
+      bytes = Bytes{0};
+    }
+  }
+  for (const Rank rank : all<Rank>(split.schedule.shape.ranks)) {
+    const auto persistent = lay_out_persistent({&split.schedule}, rank, {others});
+    room.of_rank.push_back(capacity - most_live_bytes(split.schedule, rank, others, persistent));
+  }
+  return room;
+}
+
+/// The schedule with each W where its rank would wait, by the prices of the run.
+Schedule with_placed_weight_gradients(const ModelledRun& run, const CostShape& cost, const Schedule& compute) {
+  if (!entry_of(run.schedule.kind).limits.places_weight_gradients || run.stream_parameters || offloads(run)) {
+    fail(ExitCode::bad_input,
+         "schedule.weight_gradients: placed moves weight gradients away from their backward, and schedule {} {}; set "
+         "whole",
+         deck_name(run.schedule.kind),
+         run.stream_parameters ? "would have to fetch its parameters from the host again"
+         : offloads(run)       ? "would have to fetch its activations from the host again"
+                               : "has a place for them");
+  }
+  const Priced split = priced(run, cost, compute);
+  const Durations durations = [&](const ActionOnRank& node) { return split.costs.price(split.schedule, node); };
+  const Schedule& recomputing =
+      run.recompute == Recompute::full ? add_recompute(compute, split.schedule.recompute) : compute;
+  const Bytes capacity = run.capacity.value_or(Bytes{std::numeric_limits<std::int64_t>::max()});
+  return place_weight_gradients(recomputing, durations, weight_room(split, capacity));
+}
+
 }  // namespace
 
 Prices Priced::prices() const {
@@ -160,11 +225,10 @@ Priced price(const ModelledRun& run) {
   CostShape cost = run.cost;
   Schedule compute = compute_schedule(run);
   cut_layers(run, cost, compute);
-  Schedule schedule = complete_schedule(run, compute);
-  cost.slices = schedule.shape.slices;
-  cost.pipeline = schedule.shape.ranks;
-  cost.recompute = recompute_of(schedule, run.recompute);
-  return {std::move(schedule), CostModel{std::move(cost), run.hardware}};
+  if (run.schedule.weight_gradients == WeightGradients::placed) {
+    compute = with_placed_weight_gradients(run, cost, compute);
+  }
+  return priced(run, std::move(cost), compute);
 }
 
 PerRank<RankPlan> plan_ranks(const Priced& priced) {
@@ -174,6 +238,29 @@ PerRank<RankPlan> plan_ranks(const Priced& priced) {
     plans.push_back(plan_rank(priced.schedule, rank, priced.costs.bytes(), persistent));
   }
   return plans;
+}
+
+Bytes most_host_bytes(const Priced& priced) {
+  if (priced.costs.hardware().unit) return {};
+  const CostShape& shape = priced.costs.shape();
+  const std::int32_t ranks = priced.schedule.shape.ranks;
+  PerRank<Bytes> of_device;
+  for (const Rank rank : all<Rank>(ranks)) {
+    SimulatedRank walked;
+    walked.peak_host = host_states(priced, rank);
+    LivePeaks{priced, rank}.walk(walked);
+    of_device.push_back(walked.peak_host);
+  }
+  const std::int32_t of_node = priced.costs.hardware().node.devices;
+  Bytes most;
+  for (std::int32_t first = 0; first < ranks * shape.devices() * shape.data; first += of_node) {
+    Bytes node;
+    for (std::int32_t device = first; device < first + of_node; ++device) {
+      node += of_device[Rank{device / shape.rank_stride() % ranks}];
+    }
+    most = std::max(most, node);
+  }
+  return most;
 }
 
 double utilization_of(const Priced& priced, Seconds step) {

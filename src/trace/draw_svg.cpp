@@ -24,10 +24,11 @@ namespace penstock {
 namespace {
 
 // The picture in pixels.
-constexpr double left = 120;        // names of ranks and lanes
-constexpr double least_plot = 860;  // the time axis
-constexpr double most_plot = 2400;  // likewise
-constexpr double readable_box = 9;  // in which the number of a micro-batch can be read
+constexpr double room_for_ranks = 74;  // their names, left of the axis
+constexpr double room_for_lanes = 60;  // likewise, where there is more than the compute lane
+constexpr double least_plot = 860;     // the time axis
+constexpr double most_plot = 2400;     // likewise
+constexpr double readable_box = 9;     // in which the number of a micro-batch can be read
 constexpr double right = 24;
 constexpr double top = 44;  // title
 constexpr double compute_height = 24;
@@ -136,10 +137,11 @@ class SvgDrawing {
       rows_[key] = {bottom_, height};
       bottom_ += height;
       rank_before = key.first;
+      if (key.second != Lane::compute) left_ = room_for_ranks + room_for_lanes;
     }
   }
 
-  double x_of(Seconds time) const { return left + plot_ * (time.value - start_) / length_; }
+  double x_of(Seconds time) const { return left_ + plot_ * (time.value - start_) / length_; }
 
   template <class... Arguments>
   void put(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
@@ -147,14 +149,14 @@ class SvgDrawing {
   }
 
   void open() {
-    const double width = left + plot_ + right;
+    const double width = left_ + plot_ + right;
     const double height = bottom_ + axis_height + legend_rows_ * legend_row + 8;
     put("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
         "{1:.0f}\" "
         "font-family=\"DejaVu Sans, Verdana, sans-serif\">\n",
         width, height);
     put("<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
-    put("<text x=\"{:.0f}\" y=\"27\" font-size=\"17\" font-weight=\"bold\">{}</text>\n", left, xml_escaped(title()));
+    put("<text x=\"{:.0f}\" y=\"27\" font-size=\"17\" font-weight=\"bold\">{}</text>\n", left_, xml_escaped(title()));
   }
 
   std::string title() const {
@@ -170,13 +172,13 @@ class SvgDrawing {
     const double distance = tick_distance(length_ / unit_.seconds);
     const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(distance))));
     for (int tick = 0; tick * distance <= length_ / unit_.seconds * (1 + 1e-9); ++tick) {
-      const double x = left + plot_ * tick * distance * unit_.seconds / length_;
+      const double x = left_ + plot_ * tick * distance * unit_.seconds / length_;
       put("<path d=\"M{0:.1f} {1:.1f}V{2:.1f}\" stroke=\"#ddd\"/>\n", x, top - 4, bottom_ + 5);
       put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12\" text-anchor=\"middle\" fill=\"#333\">{:.{}f}</text>\n", x,
           bottom_ + 19, tick * distance, decimals);
     }
     put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12\" text-anchor=\"middle\" fill=\"#333\">time [{}]</text>\n",
-        left + plot_ / 2, bottom_ + 36, unit_.name);
+        left_ + plot_ / 2, bottom_ + 36, unit_.name);
   }
 
   void draw_names() {
@@ -188,11 +190,11 @@ class SvgDrawing {
             row.y + std::max(row.height / 2 + 4.5, 10.0), key.first);
       }
       if (key.second != Lane::compute || key.first == rank_before) {
-        put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"10\" text-anchor=\"end\" fill=\"#555\">{}</text>\n", left - 6,
+        put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"10\" text-anchor=\"end\" fill=\"#555\">{}</text>\n", left_ - 6,
             middle + 3.5, name_of(key.second));
       }
       put("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"#000\" fill-opacity=\"{}\"/>\n",
-          left, row.y + 1, plot_, row.height - 2, key.second == Lane::compute ? "0.05" : "0.025");
+          left_, row.y + 1, plot_, row.height - 2, key.second == Lane::compute ? "0.05" : "0.025");
       rank_before = key.first;
     }
   }
@@ -262,13 +264,13 @@ class SvgDrawing {
     int cell = 0;
     const double first = bottom_ + axis_height + 4;
     for (const Op op : ops_) {
-      const double x = left + cell % cells_per_row_ * legend_cell_;
+      const double x = left_ + cell % cells_per_row_ * legend_cell_;
       const double y = first + cell / cells_per_row_ * legend_row;
       put("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"14\" fill=\"{}\"/>", x, y, hex(color_of(op)));
       put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12\">{}</text>\n", x + 19, y + 11.5, legend_text(op));
       ++cell;
     }
-    put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12\" fill=\"#333\">{}</text>\n", left,
+    put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12\" fill=\"#333\">{}</text>\n", left_,
         first + (legend_rows_ - 1) * legend_row + 11.5, shades_text());
   }
 
@@ -276,6 +278,7 @@ class SvgDrawing {
   Unit unit_{"s", 1};
   double start_ = 0;
   double length_ = 1;
+  double left_ = room_for_ranks;
   double plot_ = least_plot;
   double bottom_ = top;
   double legend_cell_ = 0;

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/modelled.hpp"
+
+#include <filesystem>
+
+#include "app/job.hpp"
+#include "app/text_file.hpp"
+#include "base/error.hpp"
+#include "config/hardware_file.hpp"
+#include "config/reader.hpp"
+#include "schedule/validator.hpp"
+
+namespace penstock {
+namespace {
+
+std::string path_of_hardware(const std::string& named, const std::string& deck_path) {
+  const std::filesystem::path path{named};
+  std::error_code none;
+  if (path.is_absolute() || std::filesystem::exists(path, none)) return named;
+  const auto beside_deck = std::filesystem::path{deck_path}.parent_path() / path;
+  return std::filesystem::exists(beside_deck, none) ? beside_deck.string() : named;
+}
+
+CostShape cost_shape(const Deck& deck) {
+  CostShape shape;
+  shape.model = model_spec(deck);
+  shape.sequence = deck.training.sequence;
+  shape.micro_batch = deck.training.micro_batch;
+  shape.slices = deck.schedule.slices;
+  shape.pipeline = deck.parallel.pipeline;
+  shape.tensor = deck.parallel.tensor;
+  shape.context = deck.parallel.context;
+  shape.expert = deck.parallel.expert;
+  shape.data = deck.parallel.data;
+  shape.exchange = deck.schedule.exchange;
+  shape.vocabulary_parallel = deck.schedule.vocabulary_parallel;
+  shape.offload_ratio = deck.memory.offload_activations;
+  shape.optimizer = deck.memory.optimizer;
+  shape.exposure = deck.exposure;
+  return shape;
+}
+
+}  // namespace
+
+HardwareOptions hardware_of(const Deck& deck, const std::string& deck_path, const std::vector<std::string>& overrides) {
+  if (deck.hardware) return read_hardware(path_of_hardware(*deck.hardware, deck_path), overrides);
+  if (!overrides.empty()) {
+    fail(ExitCode::bad_input,
+         "--set {}: the deck names no hardware file whose key that could be; name one with hardware",
+         overrides.front());
+  }
+  return unit_hardware();
+}
+
+ModelledDeck read_modelled_deck(const std::string& path, const std::vector<std::string>& overrides) {
+  const auto split = split_overrides(overrides);
+  ModelledDeck modelled{read_deck(path, split.deck, DeckUse::model), {}};
+  modelled.hardware = hardware_of(modelled.deck, path, split.hardware);
+  return modelled;
+}
+
+ModelledRun modelled_run(const Deck& deck, const HardwareOptions& hardware) {
+  ModelledRun run;
+  run.cost = cost_shape(deck);
+  run.hardware = hardware;
+  run.schedule = deck.schedule;
+  if (deck.schedule.file) run.schedule_csv = read_text(*deck.schedule.file);
+  run.layers_per_stage = deck.parallel.layers_per_stage;
+  run.recompute = deck.memory.recompute;
+  run.micro_batches = micro_batches(deck);
+  run.steps_wait = steps_wait_for_norm(deck) ? StepsWait::for_norm : StepsWait::for_reduction;
+  run.stream_parameters = deck.memory.parameters == Place::host;
+  run.resident_stages = deck.memory.resident_stages;
+  return run;
+}
+
+Priced price_valid(const ModelledRun& run) {
+  if (!run.schedule.file && run.cost.sequence % run.schedule.slices != 0) {
+    fail(ExitCode::bad_input,
+         "schedule.slices {} does not divide training.sequence {}; the models of cost cut sequences equally",
+         run.schedule.slices, run.cost.sequence);
+  }
+  Priced priced = price(run);
+  // Generators are proved by tests; a file is not.
+  if (run.schedule.file) require_valid(priced.schedule, validate(priced.schedule));
+  return priced;
+}
+
+}  // namespace penstock

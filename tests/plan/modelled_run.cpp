@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/modelled_run.hpp"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+namespace penstock {
+namespace {
+
+using testing::HasSubstr;
+
+/// A run of 48 small layers on unit hardware.
+ModelledRun run_of(ScheduleKind kind, std::int32_t ranks, std::int32_t micro_batches) {
+  ModelledRun run;
+  run.cost.model.layers = 48;
+  run.cost.sequence = 64;
+  run.cost.pipeline = ranks;
+  run.hardware = unit_hardware();
+  run.schedule.kind = kind;
+  run.micro_batches = micro_batches;
+  return run;
+}
+
+ModelledRun sliced(ScheduleKind kind, std::int32_t virtual_stages, std::int32_t slices, std::int32_t micro_batches) {
+  ModelledRun run = run_of(kind, 8, micro_batches);
+  run.schedule.virtual_stages = virtual_stages;
+  run.schedule.slices = slices;
+  return run;
+}
+
+SimulatedStep step_of(const ModelledRun& run) {
+  const Priced priced = price(run);
+  return simulate(priced, plan_ranks(priced));
+}
+
+std::int32_t most_units(const SimulatedStep& step) {
+  std::int32_t most = 0;
+  for (const SimulatedRank& rank : step.ranks) most = std::max(most, rank.peak_units);
+  return most;
+}
+
+std::string error_of(const ModelledRun& run) {
+  try {
+    price(run);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Closed forms: (p-1)/(v n m + p-1), sums of at most 10^3 whole seconds are exact in double precision, and the quotient
+// is rounded once.
+constexpr double rounding = 1e-15;
+
+TEST(ModelledStep, OfSlimPipeHasItsPublishedBubbleAndUnits) {
+  const auto step = step_of(sliced(ScheduleKind::slimpipe, 1, 8, 4));
+
+  EXPECT_NEAR(step.times.bubble_makespan, 7.0 / (8 * 4 + 7), rounding);  // 17.95 %
+  EXPECT_EQ(most_units(step), 22);                                       // n v + 2 (p-1)
+}
+
+TEST(ModelledStep, OfSvppKeepsFewerUnits) {
+  const auto step = step_of(sliced(ScheduleKind::svpp, 1, 8, 4));
+
+  EXPECT_NEAR(step.times.bubble_makespan, 7.0 / (8 * 4 + 7), rounding);
+  EXPECT_EQ(most_units(step), 15);  // v max(p, n) + min(p, n) - 1
+}
+
+TEST(ModelledStep, OfTwoVirtualStagesHasItsPublishedBubbleAndUnits) {
+  const auto slimpipe = step_of(sliced(ScheduleKind::slimpipe, 2, 8, 8));
+  const auto svpp = step_of(sliced(ScheduleKind::svpp, 2, 8, 8));
+
+  EXPECT_NEAR(slimpipe.times.bubble_makespan, 7.0 / (2 * 8 * 8 + 7), rounding);  // 5.19 %
+  EXPECT_NEAR(svpp.times.bubble_makespan, 7.0 / (2 * 8 * 8 + 7), rounding);
+  EXPECT_EQ(most_units(slimpipe), 30);
+  EXPECT_EQ(most_units(svpp), 23);
+}
+
+TEST(ModelledStep, OfSPipeHasAThirdOfTheBubbleOfMobius) {
+  ModelledRun spipe = run_of(ScheduleKind::spipe, 4, 8);
+  spipe.schedule.forward_virtual = 2;
+  spipe.schedule.backward_virtual = 6;
+  ModelledRun mobius = run_of(ScheduleKind::mobius, 4, 8);
+  mobius.schedule.virtual_stages = 2;
+
+  EXPECT_NEAR(step_of(spipe).times.bubble_makespan, 3.0 / ((2 + 6) * 8 + 3), rounding);  // 4.48 %
+  EXPECT_NEAR(step_of(mobius).times.bubble_makespan, 3.0 / (2 * 8 + 3), rounding);       // 15.79 %
+}
+
+TEST(ModelledStep, HoldsGradientsOfKeysAndValuesWhereSequencesAreCut) {
+  constexpr auto kind = BufferKind::key_value_gradients;
+  const auto sliced_run = price(sliced(ScheduleKind::svpp, 1, 8, 4));
+  const auto whole_run = price(run_of(ScheduleKind::one_f_one_b, 8, 4));
+  const ModelSpec& model = sliced_run.costs.shape().model;
+
+  // dK and dV in fp32 of 8 tokens in each of the stage's 6 layers.
+  EXPECT_EQ(sliced_run.costs.bytes()[Stage{0}][static_cast<std::size_t>(kind)].value,
+            std::int64_t{2} * 4 * 8 * 6 * model.kv_heads * model.head_size);
+  EXPECT_GT(most_live(sliced_run.schedule, Rank{0}, kind), 0);
+  EXPECT_EQ(most_live(whole_run.schedule, Rank{0}, kind), 0);
+}
+
+TEST(ModelledStep, KeepsAsManyUnitsWhateverTheHardware) {
+  for (const std::int32_t micro_batches : {1, 2, 5}) {
+    const auto step = step_of(run_of(ScheduleKind::one_f_one_b, 4, micro_batches));
+
+    EXPECT_EQ(most_units(step), std::min(micro_batches, 4));
+    EXPECT_EQ(step.utilization, 0);
+  }
+}
+
+TEST(ModelledRunFaults, NameSlicesThatAreNoMultipleOfTheRanks) {
+  EXPECT_THAT(error_of(sliced(ScheduleKind::slimpipe, 1, 4, 4)), HasSubstr("multiple"));
+}
+
+TEST(ModelledRunFaults, NameAFileForOtherRanks) {
+  ModelledRun run = run_of(ScheduleKind::one_f_one_b, 2, 1);
+  run.schedule.file = "one_rank.csv";
+  run.schedule_csv = "0F0,0B0\n";
+
+  EXPECT_THAT(error_of(run), HasSubstr("schedule one_rank.csv is for 1 rank and 1 micro-batch"));
+}
+
+TEST(ModelledRunFaults, NameListedStagesThatTheScheduleHasNot) {
+  ModelledRun run = run_of(ScheduleKind::one_f_one_b, 2, 1);
+  run.layers_per_stage = {12, 12, 24};
+
+  EXPECT_THAT(error_of(run), HasSubstr("lists 3 stages, but the schedule has 2"));
+}
+
+}  // namespace
+}  // namespace penstock
