@@ -25,7 +25,7 @@ namespace {
 constexpr std::int64_t buffer_bytes = 4096;
 
 /// Is busy for `duration` in every compute action, and adds up how long that was.
-class BusyWork : public StageWork {
+class BusyWork : public MemoryWork {
  public:
   explicit BusyWork(Seconds duration) : duration_{duration}, host_(buffer_bytes) {}
   void compute(const Action& /*action*/, const StageBuffers& /*buffers*/) override {
