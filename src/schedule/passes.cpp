@@ -46,7 +46,14 @@ Schedule expanded(const Schedule& schedule, const Expand& expand) {
 class MessagePlacement {
  public:
   explicit MessagePlacement(const Schedule& schedule) : schedule_{schedule}, index_{schedule} {
-    for (const auto& list : schedule.actions) places_.push_back(std::vector<Place>(list.size() + 1));
+    for (const auto& list : schedule.actions) {
+      places_.push_back(std::vector<Place>(list.size() + 1));
+      std::vector<std::size_t> ends;
+      for (std::size_t position = 0; position < list.size(); ++position) {
+        if (list[position].op == Op::forward || is_backward(list[position].op)) ends.push_back(position);
+      }
+      step_ends_.push_back(std::move(ends));
+    }
     for (const Rank rank : all<Rank>(schedule.actions.size())) place_messages_from(rank);
   }
 
@@ -79,9 +86,12 @@ class MessagePlacement {
   void place_messages_from(Rank rank) {
     std::map<Channel, std::vector<Receive>> receives;
     for (std::size_t position = 0; position < schedule_.actions[rank].size(); ++position) {
-      auto& sends = places_[rank][position].sends_after;
+      std::vector<Action> sends;
       append_sends_after(schedule_.actions[rank][position], sends);
-      for (const Action& send : sends) {
+      for (const Action& send : sends) places_[rank][leaves_at(rank, position, send)].sends_after.push_back(send);
+    }
+    for (const Place& place : places_[rank]) {
+      for (const Action& send : place.sends_after) {
         const ActionOnRank receive = *match_of(schedule_, {rank, send});
         receives[*channel_of(schedule_, receive)].push_back({receive, consumer_of(receive)});
       }
@@ -107,6 +117,19 @@ class MessagePlacement {
       if (to.value() == 0 || rank_of[to] == schedule_.rank_of[forward.stage]) continue;
       out.push_back({Op::send_checkpoint, to, forward.micro_batch, forward.slice});
     }
+  }
+
+  /// The position that the send stands behind: that of its producer. Late checkpoints are exchanged a time step before
+  /// their use (SPipe's synchronous mode): rank r is at step r + i in its i-th forward or backward.
+  std::size_t leaves_at(Rank rank, std::size_t producer, const Action& send) const {
+    if (!schedule_.late_checkpoints || send.op != Op::send_checkpoint) return producer;
+    const ActionOnRank receive = *match_of(schedule_, {rank, send});
+    const auto& uses = step_ends_[receive.rank];
+    const auto before_use = std::lower_bound(uses.begin(), uses.end(), consumer_of(receive)) - uses.begin();
+    const auto step = before_use + receive.rank.value() - 1 - rank.value();
+    const auto& own = step_ends_[rank];
+    if (step < 0) return producer;
+    return std::max(producer, own[std::min(static_cast<std::size_t>(step), own.size() - 1)]);
   }
 
   /// What may use what is received first.
@@ -144,6 +167,7 @@ class MessagePlacement {
   const Schedule& schedule_;
   ScheduleIndex index_;
   PerRank<std::vector<Place>> places_;
+  PerRank<std::vector<std::size_t>> step_ends_;  // positions of forwards and backwards
 };
 
 /// The nodes of a graph in the order of their starts, messages before what starts when they end.
@@ -308,9 +332,27 @@ Schedule add_host_stages(const Schedule& schedule, StepsWait wait) {
   return result;
 }
 
+namespace {
+
+Schedule with_late_checkpoints(const Schedule& schedule) {
+  const ScheduleShape& shape = schedule.shape;
+  if (!schedule.backward || shape.micro_batches * shape.slices < shape.ranks) {
+    fail(ExitCode::bad_input,
+         "late checkpoints of schedule '{}': expected a backward pass of its own stages, and at least as many "
+         "micro-batches ({}) as ranks ({}), so that ranks go through their time steps together",
+         schedule.name, shape.micro_batches * shape.slices, shape.ranks);
+  }
+  Schedule result = schedule;
+  result.late_checkpoints = true;
+  return result;
+}
+
+}  // namespace
+
 Schedule complete(const Schedule& schedule, const CompletionOptions& options) {
   Schedule result = schedule;
   result.tied_embeddings = options.tied_embeddings;
+  if (options.late_checkpoints) result = with_late_checkpoints(result);
   if (!schedule.forward_only) {
     const auto& own = schedule.recompute;
     const bool is_chosen = std::find(own.begin(), own.end(), true) != own.end();

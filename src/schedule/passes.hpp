@@ -45,6 +45,8 @@ struct CompletionOptions {
   bool split_weight_gradients = false;  ///< I and W instead of B
   bool tied_embeddings = false;
   StepsWait steps_wait = StepsWait::for_norm;
+  bool late_checkpoints = false;     ///< as Schedule::late_checkpoints: exchanged a time step before their use (SPipe's
+                                     ///< synchronous mode, methods 1.3); they go out at once if false
   bool stream_parameters = false;    ///< from the host, as schedules do that say so themselves
   std::int32_t resident_stages = 2;  ///< stages whose parameters a device then holds at once
   std::int32_t offload_nearest = 0;  ///< as in add_activation_offload; 0: activations stay on the device
@@ -52,6 +54,8 @@ struct CompletionOptions {
 
 /// All passes. Stages that the schedule itself marks as recomputing stand in place of those of the options. One whose
 /// actions the schedule already holds is left out, so that a hand-written schedule keeps what it says.
+/// @throws Error bad_input for late checkpoints where the passes share their stages, or where there are fewer
+/// micro-batches than ranks; and as the passes do.
 Schedule complete(const Schedule& schedule, const CompletionOptions& options);
 
 }  // namespace penstock

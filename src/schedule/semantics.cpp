@@ -96,6 +96,16 @@ Action action_at(const Schedule& schedule, Rank rank, std::int32_t position) {
   return schedule.actions[rank][static_cast<std::size_t>(position)];
 }
 
+/// The compute action that a message of a checkpoint is posted behind, where they do not go out early.
+template <class Visit>
+void visit_action_before(const ScheduleIndex& index, const ActionOnRank& node, const Visit& visit) {
+  if (!index.schedule().late_checkpoints) return;
+  for (std::int32_t position = index.position_of(node).value_or(0); position-- > 0;) {
+    const Action action = action_at(index.schedule(), node.rank, position);
+    if (action.op <= Op::recompute) return visit(action);
+  }
+}
+
 /// Calls visit(Action) for every need, whether the schedule lists it or not.
 template <class Visit>
 void visit_needs(const ScheduleIndex& index, const ActionOnRank& node, const Visit& visit) {
@@ -117,14 +127,15 @@ void visit_needs(const ScheduleIndex& index, const ActionOnRank& node, const Vis
       return visit(input_gradient_of(index, node.action));
     case Op::send_checkpoint:
       if (scope.is_decoupled()) visit(scope.at(Op::forward, scope.source()));
-      return;
+      return visit_action_before(index, node, visit);
+    case Op::receive_checkpoint:
+      return visit_action_before(index, node, visit);
     case Op::offload_activations:
       return visit(scope.same(recomputes(scope.schedule, scope.stage()) ? Op::recompute : Op::forward));
     case Op::reload_activations:
       return visit(scope.same(Op::offload_activations));
     case Op::receive_forward:
     case Op::receive_backward:
-    case Op::receive_checkpoint:
     case Op::fetch_backward:
     case Op::evict_forward:
     case Op::evict_backward:

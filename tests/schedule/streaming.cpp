@@ -21,6 +21,7 @@
 namespace penstock {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -151,6 +152,32 @@ TEST(Spipe, DealsTheStagesAsPublished) {
   // 24 phases: forward stage 7 holds the last three, backward stage 10 phases 21 and 22 (from 1).
   EXPECT_EQ(schedule.backward->fed_by[Stage{10}], Stage{6});
   EXPECT_EQ(schedule.backward->fed_by[Stage{11}], Stage{7});
+}
+
+Schedule with_late_checkpoints() {
+  return complete(spipe({.pipeline = 4, .micro_batches = 4, .forward_virtual = 2, .backward_virtual = 2}),
+                  {.late_checkpoints = true});
+}
+
+// Rank 3 recomputes the first micro-batch of its backward stage 4 in time step 11, after its 8 forwards and 3 idle
+// steps at the start; step 10 of rank 0 is the backward of its third micro-batch.
+TEST(LateCheckpoints, LeaveBehindTheTimeStepBeforeTheirUse) {
+  const Schedule schedule = with_late_checkpoints();
+  const ScheduleIndex index{schedule};
+
+  const ActionOnRank send{Rank{0}, {Op::send_checkpoint, Stage{4}, MicroBatch{0}, Slice{0}}};
+  const ActionOnRank receive{Rank{3}, {Op::receive_checkpoint, Stage{4}, MicroBatch{0}, Slice{0}}};
+
+  EXPECT_THAT(needs(index, send), Contains(ActionOnRank{Rank{0}, {Op::backward, Stage{7}, MicroBatch{2}, Slice{0}}}));
+  EXPECT_THAT(needs(index, receive), Contains(ActionOnRank{Rank{3}, {Op::forward, Stage{7}, MicroBatch{3}, Slice{0}}}));
+  EXPECT_THAT(texts(validate(schedule)), IsEmpty());
+}
+
+TEST(LateCheckpoints, NeedRanksThatGoThroughTheirTimeStepsTogether) {
+  const CompletionOptions late{.late_checkpoints = true};
+
+  EXPECT_THROW(complete(spipe({.pipeline = 4, .micro_batches = 3}), late), Error);
+  EXPECT_THROW(complete(mobius({.pipeline = 4, .micro_batches = 4}), late), Error);
 }
 
 TEST(ActivationOffload, LeavesInPlaceWhatIsNeededSoonAndReloadsOneBackwardAhead) {

@@ -59,6 +59,28 @@ TEST(Simulate, GivesMobiusItsBubble) {
   }
 }
 
+Seconds step(Schedule compute, bool late_checkpoints) {
+  compute.recomputes_late = false;
+  const Schedule schedule = complete(compute, {.late_checkpoints = late_checkpoints});
+  StepTimes times;
+  simulate(schedule, unit_prices(schedule), {}, {}, &times);
+  return times.step;
+}
+
+// A forward of a stage lasts 1, R 1 and B 2. With R as early as it can be, each rank starts its first B when the
+// gradient is there, 2 after the rank before; a checkpoint that comes a time step before its use makes that 3. (With one
+// stage a rank the last rank's is the model's first, which needs no checkpoint.)
+TEST(Simulate, LetsLateCheckpointsTakeBackWhatRecomputingEarlyGains) {
+  for (int p = 2; p <= 6; ++p) {
+    for (int m = p; m <= 2 * p; ++m) {
+      for (int v = 2; v <= 3; ++v) {
+        EXPECT_EQ(step(spipe_of(p, m, v, v), false).value, 4 * v * m + 2 * (p - 1)) << p << " " << m << " " << v;
+        EXPECT_EQ(step(spipe_of(p, m, v, v), true).value, 4 * v * m + 3 * (p - 1)) << p << " " << m << " " << v;
+      }
+    }
+  }
+}
+
 // Methods 1.5, to the digits that stand there.
 TEST(Simulate, GivesThePublishedBubblesOfSpipeAndMobius) {
   constexpr double half_digit = 0.05;
