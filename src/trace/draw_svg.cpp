@@ -28,7 +28,8 @@ constexpr double room_for_ranks = 74;  // their names, left of the axis
 constexpr double room_for_lanes = 60;  // likewise, where there is more than the compute lane
 constexpr double least_plot = 860;     // the time axis
 constexpr double most_plot = 2400;     // likewise
-constexpr double readable_box = 9;     // in which the number of a micro-batch can be read
+constexpr double readable_box = 9;     // in which one digit can be read
+constexpr double box_margins = 2;      // left and right of its number
 constexpr double right = 24;
 constexpr double top = 44;  // title
 constexpr double compute_height = 24;
@@ -118,11 +119,14 @@ class SvgDrawing {
     std::vector<double> lengths;
     for (const auto& span : timeline_.spans) {
       if (is_drawn(span) && span.lane == Lane::compute) lengths.push_back(span.end.value - span.start.value);
+      last_micro_batch_ = std::max(last_micro_batch_, span.action.micro_batch.value());
     }
     if (lengths.empty()) return;
     const auto decisive = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 10);
     std::nth_element(lengths.begin(), decisive, lengths.end());
-    plot_ = std::clamp(std::ceil(readable_box * length_ / *decisive), least_plot, most_plot);
+    const auto digits = static_cast<double>(std::to_string(last_micro_batch_).size());
+    const double box = std::max(readable_box, box_margins + 0.1 + least_font_size * digit_width * digits);
+    plot_ = std::clamp(std::ceil(box * length_ / *decisive), least_plot, most_plot);
   }
 
   void lay_out_rows() {
@@ -225,7 +229,7 @@ class SvgDrawing {
   void draw_label(const Span& span, double middle, const Row& row, double width, const char* color) {
     const std::string number = fmt::format("{}", span.action.micro_batch);
     const auto fitting = [width](const std::string& label) {
-      return std::min(font_size, (width - 2) / (digit_width * static_cast<double>(label.size())));
+      return std::min(font_size, (width - box_margins) / (digit_width * static_cast<double>(label.size())));
     };
     std::string label = last_slice_ > 0 ? fmt::format("{}.{}", number, span.action.slice) : number;
     if (fitting(label) < font_size) label = number;
@@ -249,7 +253,7 @@ class SvgDrawing {
     if (last_slice_ == 0 && most_stages_ < 2) return "number: micro-batch";
     const bool both = last_slice_ > 0 && most_stages_ > 1;
     return fmt::format("number: micro-batch; lighter: later {}{}{}", most_stages_ > 1 ? "stages of a rank" : "",
-                       both ? ", in each later " : "", last_slice_ > 0 ? "slices" : "");
+                       both ? ", and within each later " : "", last_slice_ > 0 ? "slices" : "");
   }
 
   void lay_out_legend() {
@@ -285,6 +289,7 @@ class SvgDrawing {
   int cells_per_row_ = 1;
   int legend_rows_ = 1;
   std::int32_t last_slice_ = 0;
+  std::int32_t last_micro_batch_ = 0;
   std::set<Op> ops_;
   std::map<std::pair<std::int32_t, Pass>, std::set<Stage>> stages_;  // of each rank and pass
   std::size_t most_stages_ = 1;

@@ -7,6 +7,11 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "config/hardware_file.hpp"
+#include "cost/slimpipe_memory.hpp"
+#include "model/parameters.hpp"
+#include "model/presets.hpp"
+#include "schedule/validator.hpp"
 
 namespace penstock {
 namespace {
@@ -111,6 +116,106 @@ TEST(ModelledStep, KeepsAsManyUnitsWhateverTheHardware) {
     EXPECT_EQ(most_units(step), std::min(micro_batches, 4));
     EXPECT_EQ(step.utilization, 0);
   }
+}
+
+/// Llama 7B in slices on a node of 8 with figures of an H100.
+ModelledRun sliced_llama(ScheduleKind kind) {
+  ModelledRun run = sliced(kind, 2, 8, 4);
+  run.cost.model = preset_spec(ModelPreset::llama2_7b);
+  run.cost.sequence = 16384;
+  run.cost.optimizer = Place::device;
+  run.hardware = read_hardware(std::string{HARDWARE_FOLDER} + "/h100.yaml");
+  return run;
+}
+
+Bytes most_device_bytes(const Priced& priced) {
+  Bytes most;
+  for (const Rank rank : all<Rank>(priced.schedule.shape.ranks)) {
+    const auto persistent = lay_out_persistent({&priced.schedule}, rank, {priced.costs.bytes()});
+    most = std::max(most, most_live_bytes(priced.schedule, rank, priced.costs.bytes(), persistent));
+  }
+  return most;
+}
+
+// Messages are placed by when actions start; a reload, which waits for nothing but its offload, keeps its place.
+TEST(ModelledStep, WithOffloadedActivationsKeepsFewOnTheDevice) {
+  ModelledRun run = sliced_llama(ScheduleKind::slimpipe);
+  run.cost.offload_ratio = 1;
+
+  const Priced priced = price(run);
+
+  // The one that computes, one on its way out, and one on its way in.
+  for (const Rank rank : all<Rank>(8)) EXPECT_LE(most_live(priced.schedule, rank, BufferKind::offloadable), 3);
+}
+
+TEST(PlacedWeightGradients, ShortenTheStepAndLeaveAValidSchedule) {
+  ModelledRun run = sliced_llama(ScheduleKind::svpp);
+  const Seconds whole = step_of(run).times.step;
+
+  run.schedule.weight_gradients = WeightGradients::placed;
+  const Priced placed = price(run);
+
+  EXPECT_TRUE(validate(placed.schedule).empty());
+  EXPECT_LT(simulate(placed, plan_ranks(placed)).times.step, whole);
+}
+
+TEST(PlacedWeightGradients, WaitOnlyAsFarAsMemoryAllows) {
+  ModelledRun run = sliced_llama(ScheduleKind::svpp);
+  run.schedule.weight_gradients = WeightGradients::split;
+  const Bytes least = most_device_bytes(price(run));
+  run.schedule.weight_gradients = WeightGradients::placed;
+  const Bytes unbounded = most_device_bytes(price(run));
+  ASSERT_GT(unbounded, least);
+
+  for (const std::int64_t part : {1, 2, 3}) {
+    run.capacity = least + Bytes{(unbounded - least).value * part / 4};
+
+    EXPECT_LE(most_device_bytes(price(run)), *run.capacity);
+  }
+}
+
+TEST(PlacedWeightGradients, AreRefusedWhereTheyAreNotTheirOwnMasters) {
+  ModelledRun filled = run_of(ScheduleKind::zb_h1, 4, 8);
+  filled.schedule.weight_gradients = WeightGradients::placed;
+  ModelledRun offloading = sliced(ScheduleKind::svpp, 1, 8, 4);
+  offloading.schedule.weight_gradients = WeightGradients::placed;
+  offloading.cost.offload_ratio = 0.5;
+
+  EXPECT_THAT(error_of(filled), HasSubstr("zb_h1 has a place for them"));
+  EXPECT_THAT(error_of(offloading), HasSubstr("fetch its activations from the host again"));
+}
+
+// Two nodes of 8: with 4 ranks of 2 devices a node holds a whole pipeline, or two ranks of both replicas.
+TEST(HostBytes, AreThoseOfTheDevicesOfANode) {
+  ModelledRun run = sliced_llama(ScheduleKind::one_f_one_b);
+  run.cost.pipeline = 4;
+  run.cost.tensor = 2;
+  run.cost.data = 2;
+  run.schedule.virtual_stages = 1;
+  run.schedule.slices = 1;
+  run.cost.optimizer = Place::host;
+  const double parameters = static_cast<double>(parameter_count(run.cost.model));
+
+  // Gradients of each device, and half of the masters and moments: the other replica has the other half.
+  EXPECT_NEAR(static_cast<double>(most_host_bytes(price(run)).value), parameters * (4 + 6), 1e3);
+  run.cost.neighbours = Neighbours::replicas;
+  // Both replicas of two of the four ranks; the first or the last stage has the larger share by its vocabulary.
+  const double ends = 2.0 * 32000 * 4096;
+  EXPECT_NEAR(static_cast<double>(most_host_bytes(price(run)).value), parameters * (4 + 6), 10 * ends);
+  run.cost.optimizer = Place::device;
+  EXPECT_EQ(most_host_bytes(price(run)), Bytes{0});
+}
+
+TEST(HostBytes, CountWhatIsOffloadedAtOnce) {
+  ModelledRun run = sliced_llama(ScheduleKind::slimpipe);
+  run.cost.offload_ratio = 1;
+  const double activations = slimpipe_activation_bytes(price(run).costs.shape(), 2, Recompute::none);
+
+  // Of rank r n v + 2 (7 - r) units are in flight; the sum over the ranks is 8 n v + 56. Few of them are on the device.
+  const double of_ranks = activations / (8 * 2 + 14) * (8 * 16 + 56);
+  const auto most = static_cast<double>(most_host_bytes(price(run)).value);
+  EXPECT_LT(most, of_ranks);
+  EXPECT_GT(most, 0.8 * of_ranks);
 }
 
 TEST(ModelledRunFaults, NameSlicesThatAreNoMultipleOfTheRanks) {

@@ -80,6 +80,26 @@ TEST(DrawSvg, HasABoxPerSpanAndARowPerLaneThatIsUsed) {
   EXPECT_THAT(svg, HasSubstr("bubble 27.27 %"));
 }
 
+TEST(DrawSvg, LeavesOutWhatTakesNoTime) {
+  auto timeline = gpipe_timeline(2, 2);
+  timeline.spans.push_back(testing::message(0, Op::send_forward, 1, 0, 1.0, 1.0));
+
+  const std::string svg = draw_svg(timeline);
+
+  EXPECT_EQ(count_of(svg, "<title>"), timeline.spans.size() - 1);
+  EXPECT_EQ(count_of(svg, "fill-opacity=\"0.025\""), 0U);
+  EXPECT_THAT(svg, Not(HasSubstr("SEND_F")));
+}
+
+TEST(DrawSvg, IsAsWideAsNumbersOfMicroBatchesNeed) {
+  const std::string svg = draw_svg(gpipe_timeline(8, 32));
+
+  for (int micro_batch = 0; micro_batch < 32; ++micro_batch) {
+    // In a forward and a backward on each of 8 ranks; beyond those on the axis.
+    EXPECT_GE(count_of(svg, ">" + std::to_string(micro_batch) + "</text>"), 16U) << micro_batch;
+  }
+}
+
 TEST(DrawSvg, EscapesTheNameOfTheSchedule) {
   auto timeline = gpipe_timeline(1, 1);
   timeline.schedule = "a<b & \"c\"\n";
