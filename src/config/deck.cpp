@@ -41,6 +41,7 @@ void resolve_learning_rate(LearningRateOptions& rate, std::int64_t steps) {
 Deck resolved(Deck deck) {
   resolve_model(deck.model, deck);
   resolve_learning_rate(deck.training.optimizer.learning_rate, deck.training.steps);
+  deck.model.preset.reset();  // its values stand there, some of them replaced: read back, it would replace those
   return deck;
 }
 

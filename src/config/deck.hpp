@@ -56,8 +56,9 @@ void describe(Visitor& visit, Deck& deck) {
 }
 
 /// The deck with every absent value that follows from others filled in (kv_heads, head_size, ffn, vocabulary, gpt2's
-/// positions, wsd's decay_steps), so that a stored deck means the same to later versions. An absent vocabulary is read
-/// from the tokenizer's file, where it is one. @throws Error of make_tokenizer
+/// positions, wsd's decay_steps) and without the preset whose values these are, so that a stored deck means the same to
+/// later versions. An absent vocabulary is read from the tokenizer's file, where it is one. @throws Error of
+/// make_tokenizer
 Deck resolved(Deck deck);
 
 /// The model that the deck asks for; absent values as in `resolved`.

@@ -137,7 +137,7 @@ TEST(DeckFaults, AreReportedAllAtOnceWithTheirPlaces) {
   std::istringstream lines{faults};
   for (std::string line; std::getline(lines, line);)
     places.push_back(line.substr(0, line.find(": ", line.find(": ") + 1)));
-  EXPECT_THAT(places, ElementsAre("run.yaml:1:1: data.train", "run.yaml:1:1: modle", "run.yaml:3:3: model.familly",
+  EXPECT_THAT(places, ElementsAre("run.yaml:1:1: modle", "run.yaml:1:1: data.train", "run.yaml:3:3: model.familly",
                                   "run.yaml:4:11: model.layers", "run.yaml:6:3: model.heads",
                                   "run.yaml:7:1: training.steps", "run.yaml:7:26: training.global_batch"));
 }
@@ -148,7 +148,7 @@ TEST(DeckFaults, NameTheNearestKeyAndTheKeysOfTheSection) {
             "recompute, parameters, resident_stages, offload_activations, optimizer");
   EXPECT_THAT(faults_of(smallest_deck + "modle: {}\n"), HasSubstr("modle: no such section; did you mean model?"));
   EXPECT_EQ(faults_of(smallest_deck + "device: {qqqqqqqq: 1}\n"),
-            "run.yaml:3:10: device.qqqqqqqq: no such key; the keys of device are kind, threads");
+            "run.yaml:3:10: device.qqqqqqqq: no such key; the keys of device are kind, threads, time_scale");
 }
 
 TEST(DeckFaults, NameTheSectionThatAKeyBelongsTo) {
@@ -190,8 +190,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"model: {norm_epsilon: 0}", "23: model.norm_epsilon: is '0', expected a number, more than 0"},
         WrongValue{"model: {family: lama}",
                    "17: model.family: is 'lama', expected one of gpt2, llama; did you mean llama?"},
-        WrongValue{"device: {kind: cuda}", "16: device.kind: cuda is not in this version, which has host"},
-        WrongValue{"device: {kind: tpu}", "16: device.kind: is 'tpu', expected host"},
+        WrongValue{"device: {kind: cuda}", "16: device.kind: cuda is not in this version, which has host, priced"},
+        WrongValue{"device: {kind: tpu}", "16: device.kind: is 'tpu', expected one of host, priced"},
         WrongValue{"memory: {device: 2 GIB}",
                    "18: memory.device: is '2 GIB', expected a size such as 2 GiB, 512MB or 4096, at least 1 B"},
         WrongValue{"memory: {device: -1}",
