@@ -6,9 +6,11 @@
 
 #include "app/commands.hpp"
 #include "app/job.hpp"
+#include "app/modelled.hpp"
 #include "app/training_data.hpp"
 #include "base/counted.hpp"
 #include "config/checks.hpp"
+#include "config/hardware_file.hpp"
 #include "config/reader.hpp"
 #include "execute/rank_state.hpp"
 #include "kernels/workers.hpp"
@@ -61,10 +63,41 @@ void print_tables(const RunPlan& plan) {
   }
 }
 
+Json priced_json(const Priced& priced, const PerRank<RankPlan>& plans) {
+  Json json{{"version", program_version()},
+            {"schedule", priced.schedule.name},
+            {"stages", priced.schedule.shape.stages},
+            {"micro_batches", priced.schedule.shape.micro_batches},
+            {"ranks", Json::array()}};
+  for (const RankPlan& plan : plans) {
+    json["ranks"].push_back({{"rank", plan.rank.value()}, {"planned_device_bytes", plan.peak.value}});
+  }
+  return json;
+}
+
+/// What runs on the priced device is planned by the models of cost, for one replica.
+ExitCode check_priced(const CheckCommand& command) {
+  const auto [deck, hardware] = read_modelled_deck(command.deck, command.overrides);
+  const Priced priced = price_valid(modelled_run(deck, hardware));
+  const auto plans = plan_ranks(priced);
+  if (command.json) {
+    fmt::print("{}\n", priced_json(priced, plans).dump(2));
+  } else {
+    for (const RankPlan& plan : plans) fmt::print("pipeline rank {}:\n{}\n\n", plan.rank, memory_table(plan));
+  }
+  for (const RankPlan& plan : plans) check_capacity(plan, deck.memory.device);
+  if (!command.json) {
+    fmt::print("{}: the schedule is valid and the plan fits; start {} ranks\n", command.deck, plans.size());
+  }
+  return ExitCode::finished;
+}
+
 }  // namespace
 
 ExitCode check(const CheckCommand& command) {
-  const auto deck = read_deck(command.deck, command.overrides);
+  const auto deck = read_deck(command.deck, split_overrides(command.overrides).deck);
+  if (deck.device.kind == DeviceKind::priced) return check_priced(command);
+  refuse_hardware_overrides(command.overrides);
   refuse_what_cannot_run(deck);
   Workers workers{deck.device.threads};
   const auto kernels = make_host_kernels(workers);

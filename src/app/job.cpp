@@ -6,6 +6,7 @@
 #include "app/text_file.hpp"
 #include "base/counted.hpp"
 #include "base/error.hpp"
+#include "config/hardware_file.hpp"
 #include "execute/rank_state.hpp"
 #include "model/parameters.hpp"
 #include "optimizer/reduce.hpp"
@@ -45,6 +46,13 @@ RunShape run_shape(const Deck& deck) {
   shape.global_batch = deck.training.global_batch;
   shape.device_capacity = deck.memory.device;
   return shape;
+}
+
+void refuse_hardware_overrides(const std::vector<std::string>& overrides) {
+  const auto of_hardware = split_overrides(overrides).hardware;
+  if (of_hardware.empty()) return;
+  fail(ExitCode::bad_input, "--set {}: hardware files are for simulate, plan and the priced device; leave it out",
+       of_hardware.front());
 }
 
 void check_ranks(const Deck& deck, int started) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "config/deck.hpp"
 #include "execute/run_plan.hpp"
@@ -14,6 +15,9 @@ bool steps_wait_for_norm(const Deck& deck);
 
 /// What a deck asks of the plan of its run. Reads schedule.file. @throws Error damaged_input if that cannot be read.
 RunShape run_shape(const Deck& deck);
+
+/// Refuses overrides of keys of a hardware file, which a run that trains does not look at. @throws Error bad_input
+void refuse_hardware_overrides(const std::vector<std::string>& overrides);
 
 /// Refuses a number of started ranks that does not match the deck, with the sum. @throws Error bad_input
 void check_ranks(const Deck& deck, int started);

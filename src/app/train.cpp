@@ -38,14 +38,6 @@ void refuse_resume(const TrainCommand& command) {
        "--resume {}: a run on the priced device trains nothing and has no checkpoints; leave it out", command.resume);
 }
 
-/// Training looks at no hardware file.
-void refuse_hardware_overrides(const TrainCommand& command) {
-  const auto overrides = split_overrides(command.overrides).hardware;
-  if (overrides.empty()) return;
-  fail(ExitCode::bad_input, "--set {}: hardware files are for simulate, plan and the priced device; leave it out",
-       overrides.front());
-}
-
 ExitCode run_priced(const TrainCommand& command, const Deck& deck, const Communicator& world) {
   const auto hardware =
       jointly(world, [&] { return hardware_of(deck, command.deck, split_overrides(command.overrides).hardware); });
@@ -59,7 +51,7 @@ ExitCode train_on_all_ranks(const TrainCommand& command, const Communicator& wor
   jointly(world, [&] {
     if (is_priced) return refuse_resume(command);
     refuse_what_cannot_run(deck);
-    refuse_hardware_overrides(command);
+    refuse_hardware_overrides(command.overrides);
     check_ranks(deck, world.size());
   });
   log::note("Penstock {}, {}, deck {}, run directory {}", program_version(), counted(world.size(), "rank"),

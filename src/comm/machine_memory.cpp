@@ -2,6 +2,7 @@
 #include "comm/machine_memory.hpp"
 
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include <mpi.h>
@@ -37,6 +38,7 @@ struct MachineMemory::Window {
   UniqueHandle<WindowTraits> handle;
   std::byte* start = nullptr;
   std::size_t bytes = 0;
+  int exceptions_before = std::uncaught_exceptions();
 };
 
 MachineMemory::MachineMemory(const Communicator& group, std::size_t bytes)
@@ -58,6 +60,10 @@ MachineMemory::MachineMemory(MachineMemory&&) noexcept = default;
 
 MachineMemory::~MachineMemory() {
   if (!window_) return;
+  if (std::uncaught_exceptions() > window_->exceptions_before) {
+    window_->handle.release();
+    return;
+  }
   try {
     ranks().barrier();  // MPI_Win_free waits for the others by spinning: they are awaited asleep first
   } catch (const Error& error) {

@@ -17,7 +17,8 @@ namespace penstock {
 class MachineMemory {
  public:
   /// `count` objects of T, value-initialized, aligned to their own size. Collective over `group`, as is the destructor:
-  /// the ranks of each machine share one block.
+  /// the ranks of each machine share one block. A destructor that an exception calls waits for nobody and gives the
+  /// block up: the other ranks may never come.
   template <class T>
   static MachineMemory of(const Communicator& group, std::int64_t count) {
     static_assert(std::is_trivially_destructible_v<T>, "nobody destroys them");

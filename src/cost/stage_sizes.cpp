@@ -41,13 +41,14 @@ class StageSizer {
     at(sizes, BufferKind::parameters) = bytes(parameters * element_);
     at(sizes, BufferKind::input) = stream_;
     at(sizes, BufferKind::output) = stream_;
-    if (is_end) at(sizes, BufferKind::tokens) = bytes(4.0 * shape_.tokens() * shape_.slices);
+    if (is_end) at(sizes, BufferKind::tokens) = token_bytes();
   }
 
   void add_backward(StageBytes& sizes, Stage stage, double parameters) const {
     const double kept = kept_bytes(stage);
     at(sizes, BufferKind::backward_parameters) = bytes(parameters * element_);
     at(sizes, BufferKind::gradients) = bytes(parameters * storage_bytes(shape_.gradients));
+    if (is_first(stage) || is_last(stage)) at(sizes, BufferKind::tokens) = token_bytes();
     at(sizes, BufferKind::output_gradient) = stream_;
     at(sizes, BufferKind::input_gradient) = stream_;
     at(sizes, BufferKind::checkpoint) = stream_;
@@ -91,6 +92,9 @@ class StageSizer {
     const double sharers = shape_.vocabulary_parallel ? shape_.pipeline : 1;
     return 4 * tokens_ * model_.vocabulary / sharers;
   }
+
+  /// Of one micro-batch: inputs of the first stage, targets of the last, of either pass.
+  Bytes token_bytes() const { return bytes(4.0 * shape_.tokens() * shape_.slices); }
 
   /// fp32 sums for the keys and values of a slice.
   double key_value_gradients(Stage stage) const {
