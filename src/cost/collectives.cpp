@@ -19,7 +19,7 @@ Seconds tensor_seconds(const CostShape& shape, const Links& links, WorkPart part
   const std::int32_t members = shape.tensor;
   const double bytes = stream_bytes(shape) * (members - 1) / members;
   const double times = part == WorkPart::weight_gradient ? 2 : 4;
-  return scaled(links.collective_seconds(members, 1, bytes, members - 1), times);
+  return scaled(links.ring_seconds(members, 1, bytes, members - 1), times);
 }
 
 Seconds context_seconds(const CostShape& shape, const Links& links, WorkPart part, Slice slice) {
@@ -29,7 +29,7 @@ Seconds context_seconds(const CostShape& shape, const Links& links, WorkPart par
   const double queries_and_outputs = 2.0 * shape.model.query_width();
   const double bytes = numbers * std::min(keys_and_values, queries_and_outputs) * storage_bytes(shape.model.precision);
   const double times = part == WorkPart::forward ? 1 : 2;  // gradients go the same way
-  return scaled(links.collective_seconds(members, shape.tensor, bytes, members - 1), times);
+  return scaled(links.ring_seconds(members, shape.tensor, bytes, members - 1), times);
 }
 
 Seconds expert_seconds(const CostShape& shape, const Links& links) {
@@ -52,7 +52,7 @@ Seconds vocabulary_collectives(const CostShape& shape, const Links& links, WorkP
   if (!shape.vocabulary_parallel || part == WorkPart::weight_gradient) return {};
   const std::int32_t members = shape.pipeline;
   const double bytes = stream_bytes(shape) / shape.tensor * (members - 1) / members;
-  return scaled(links.collective_seconds(members, shape.devices(), bytes, members - 1), shape.exposure.vocabulary);
+  return scaled(links.collective_seconds(members, shape.rank_stride(), bytes, members - 1), shape.exposure.vocabulary);
 }
 
 double exchange_bytes(const CostShape& shape, double exchanged) {
@@ -64,15 +64,16 @@ double exchange_bytes(const CostShape& shape, double exchanged) {
 Seconds exchange_collectives(const CostShape& shape, const Links& links, WorkPart part, double exchanged) {
   if (part == WorkPart::weight_gradient || exchanged == 0) return {};
   const double times = part == WorkPart::forward ? 1 : 2;  // gradients go the same way
-  return scaled(links.collective_seconds(shape.pipeline, shape.devices(), exchange_bytes(shape, exchanged), 1),
+  return scaled(links.collective_seconds(shape.pipeline, shape.rank_stride(), exchange_bytes(shape, exchanged), 1),
                 times * shape.exposure.exchange);
 }
 
 Seconds ring_half(const CostShape& shape, const Links& links, double bytes) {
-  const std::int32_t members = shape.context * shape.data;
-  // Replicas follow behind all ranks of a pipeline; with one pipeline the copies are those of context parallelism.
-  const std::int32_t stride = shape.data > 1 ? shape.tensor * shape.pipeline : shape.tensor;
-  return scaled(links.collective_seconds(members, stride, bytes * (members - 1) / members, members - 1),
+  const std::int32_t members = shape.copies();
+  // With the pipeline's ranks side by side the replicas follow behind all of them.
+  const bool is_apart = shape.data > 1 && shape.neighbours == Neighbours::pipeline;
+  const std::int32_t stride = is_apart ? shape.tensor * shape.pipeline : shape.tensor;
+  return scaled(links.ring_seconds(members, stride, bytes * (members - 1) / members, members - 1),
                 shape.exposure.replicas);
 }
 

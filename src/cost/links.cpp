@@ -14,10 +14,11 @@ Seconds transfer(const LinkFigures& link, double bytes, std::int32_t sharers) {
 
 }  // namespace
 
-Links::Links(const CostShape& shape, const HardwareOptions& hardware) : hardware_{hardware}, group_{shape.devices()} {}
+Links::Links(const CostShape& shape, const HardwareOptions& hardware)
+    : hardware_{hardware}, stride_{shape.rank_stride()} {}
 
 bool Links::share_node(Rank a, Rank b) const {
-  const auto node_of = [&](Rank rank) { return std::int64_t{rank.value()} * group_ / hardware_.node.devices; };
+  const auto node_of = [&](Rank rank) { return std::int64_t{rank.value()} * stride_ / hardware_.node.devices; };
   return node_of(a) == node_of(b);
 }
 
@@ -31,14 +32,14 @@ const LinkFigures& Links::copies(Lane lane) const {
 }
 
 std::optional<std::int32_t> Links::wire_of(Rank rank, const LinkFigures& link) const {
-  if (hardware_.unit || link.shared_by <= group_) return std::nullopt;
-  return static_cast<std::int32_t>(std::int64_t{rank.value()} * group_ / link.shared_by);
+  if (hardware_.unit || link.shared_by <= stride_) return std::nullopt;
+  return static_cast<std::int32_t>(std::int64_t{rank.value()} * stride_ / link.shared_by);
 }
 
 Seconds Links::wire_seconds(Rank from, Rank to, Bytes bytes) const {
   if (hardware_.unit || from == to) return Seconds{0};
   const LinkFigures& link = between(from, to);
-  return transfer(link, static_cast<double>(bytes.value), std::min(group_, link.shared_by));
+  return transfer(link, static_cast<double>(bytes.value), std::min(stride_, link.shared_by));
 }
 
 std::optional<std::int32_t> Links::shared_resource(Rank from, Rank to) const {
@@ -51,7 +52,7 @@ std::optional<std::int32_t> Links::shared_resource(Rank from, Rank to) const {
 Seconds Links::copy_seconds(Lane lane, Bytes bytes) const {
   if (hardware_.unit) return Seconds{0};
   const LinkFigures& link = copies(lane);
-  return transfer(link, static_cast<double>(bytes.value), std::min(group_, link.shared_by));
+  return transfer(link, static_cast<double>(bytes.value), std::min(stride_, link.shared_by));
 }
 
 std::optional<std::int32_t> Links::shared_copy(Rank rank, Lane lane) const {
@@ -62,10 +63,22 @@ Seconds Links::fetch_seconds(double of_this_node, double of_other_nodes) const {
   if (hardware_.unit) return Seconds{0};
   Seconds seconds{0};
   if (of_this_node > 0) {
-    seconds += transfer(hardware_.to_device, of_this_node, std::min(group_, hardware_.to_device.shared_by));
+    seconds += transfer(hardware_.to_device, of_this_node, std::min(stride_, hardware_.to_device.shared_by));
   }
   if (of_other_nodes > 0) seconds += transfer(hardware_.between, of_other_nodes, hardware_.between.shared_by);
   return seconds;
+}
+
+Seconds Links::ring_seconds(std::int32_t members, std::int32_t stride, double bytes, std::int32_t steps) const {
+  if (hardware_.unit || members <= 1) return Seconds{0};
+  const std::int32_t devices = hardware_.node.devices;
+  const Seconds inside = transfer(hardware_.inside, bytes, hardware_.inside.shared_by);
+  if (std::int64_t{members} * stride <= devices) return Seconds{hardware_.inside.latency.value * (steps - 1)} + inside;
+  const LinkFigures& link = hardware_.between;
+  const double rings = std::min(stride, devices);
+  const Seconds across = transfer(link, bytes * rings * link.shared_by / devices, 1);
+  const bool stays_inside_too = stride < devices;
+  return Seconds{link.latency.value * (steps - 1)} + (stays_inside_too ? std::max(across, inside) : across);
 }
 
 Seconds Links::collective_seconds(std::int32_t members, std::int32_t stride, double bytes, std::int32_t steps) const {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which wires bytes take, and how long. Device d of a pipeline stands on node d / node.devices; rank r of the pipeline
-// is the devices [r x group, (r + 1) x group), group = tensor x context; replicas follow on further nodes.
+// Which wires bytes take, and how long. Device d stands on node d / node.devices. A rank of a pipeline is tensor x
+// context devices; ranks are `stride` devices apart. With the ranks of a pipeline side by side the stride is those
+// devices, and replicas follow on further nodes; with the replicas side by side it is those of all replicas.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ class Links {
   Links(const CostShape& shape, const HardwareOptions& hardware);
 
   /// How long a message of this many bytes of each device of `from` takes to its counterparts of `to`; the devices of a
-  /// rank that share a link halve it. 0 within a rank, and on unit hardware.
+  /// rank, and of its replicas beside it, that share a link halve it. 0 within a rank, and on unit hardware.
   Seconds wire_seconds(Rank from, Rank to, Bytes bytes) const;
 
   /// The wire that the message shares with messages of other ranks, in its direction: one at a time can be under way
@@ -37,6 +38,11 @@ class Links {
   /// adapter fetch at once, as at the turns of a breadth-first schedule: each gets its part of it.
   Seconds fetch_seconds(double of_this_node, double of_other_nodes) const;
 
+  /// A ring over `members` devices, `stride` apart, as all of their node mates have: each sends `bytes` in `steps`
+  /// messages. A ring leaves a node once, and the rings of a node share all its adapters (NCCL lays rings that way,
+  /// with a channel for each adapter); no message is faster than a link inside the node.
+  Seconds ring_seconds(std::int32_t members, std::int32_t stride, double bytes, std::int32_t steps) const;
+
   /// A collective over `members` consecutive devices, `stride` apart, all of whose node mates do the same: each sends
   /// `bytes` in `steps` messages.
   Seconds collective_seconds(std::int32_t members, std::int32_t stride, double bytes, std::int32_t steps) const;
@@ -47,7 +53,7 @@ class Links {
   std::optional<std::int32_t> wire_of(Rank rank, const LinkFigures& link) const;
 
   HardwareOptions hardware_;
-  std::int32_t group_;  ///< devices of a rank
+  std::int32_t stride_;  ///< devices from a rank to the next
 };
 
 }  // namespace penstock

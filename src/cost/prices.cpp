@@ -104,7 +104,7 @@ void CostModel::fill_host_prices() {
   }
   for (const Stage stage : all<Stage>(shape_.backward().size())) {
     const double count = parameters[stage].total();
-    const double stepped = count / shape_.data;
+    const double stepped = stepped_parameters(shape_, parameters[stage]);
     const double working_copy = count * storage_bytes(shape_.model.precision);
     const double seconds = shape_.optimizer == Place::host
                                ? stepped / hardware_.node.optimizer_rate

@@ -84,9 +84,15 @@ Seconds StageSeconds::ends_seconds(WorkPart part, Stage stage, std::int32_t stag
 }
 
 Seconds StageSeconds::of(WorkPart part, const PerStage<LayerRange>& stages, Stage stage, Slice slice) const {
-  Seconds layer = !lockstep_ ? by_slice_[place(part)][static_cast<std::size_t>(slice.value())]
-                             : layer_seconds(part, slice, lockstep_->of(unit_of(stage, slice)));
+  const auto of_layer = [&](WorkPart of_part) {
+    return !lockstep_ ? by_slice_[place(of_part)][static_cast<std::size_t>(slice.value())]
+                      : layer_seconds(of_part, slice, lockstep_->of(unit_of(stage, slice)));
+  };
+  Seconds layer = of_layer(part);
   if (part == WorkPart::input_gradient && shape_.recompute_of(stage) == Recompute::selective) layer += selective_;
+  if (part == WorkPart::input_gradient && shape_.recompute_of(stage) == Recompute::layers) {
+    layer += of_layer(WorkPart::forward);
+  }
   return scaled(layer, stages[stage].size()) + ends_seconds(part, stage, stages.size());
 }
 

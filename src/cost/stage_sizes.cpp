@@ -44,10 +44,11 @@ class StageSizer {
     if (is_end) at(sizes, BufferKind::tokens) = token_bytes();
   }
 
-  void add_backward(StageBytes& sizes, Stage stage, double parameters) const {
+  void add_backward(StageBytes& sizes, Stage stage, const StageParameters& parameters) const {
     const double kept = kept_bytes(stage);
-    at(sizes, BufferKind::backward_parameters) = bytes(parameters * element_);
-    at(sizes, BufferKind::gradients) = bytes(parameters * storage_bytes(shape_.gradients));
+    at(sizes, BufferKind::backward_parameters) = bytes(parameters.total() * element_);
+    at(sizes, BufferKind::gradients) = bytes(parameters.total() * storage_bytes(shape_.gradients));
+    at(sizes, BufferKind::optimizer_states) = bytes(optimizer_states(parameters));
     if (is_first(stage) || is_last(stage)) at(sizes, BufferKind::tokens) = token_bytes();
     at(sizes, BufferKind::output_gradient) = stream_;
     at(sizes, BufferKind::input_gradient) = stream_;
@@ -66,7 +67,10 @@ class StageSizer {
     const double forward = tokens_ * activation_bytes_per_token(model_, all);
     const double gradients = tokens_ * (operand_bytes_per_token(model_, all) +
                                         element_ * (feed_forward_numbers(model_) + model_.query_width()));
-    return bytes(2.0 * static_cast<double>(stream_.value) + std::max({forward, gradients, head_workspace(stage)}));
+    const bool is_made_again =
+        stage.value() < shape_.backward().size() && shape_.recompute_of(stage) == Recompute::layers;
+    const double backward = gradients + (is_made_again ? forward : 0);
+    return bytes(2.0 * static_cast<double>(stream_.value) + std::max({forward, backward, head_workspace(stage)}));
   }
 
  private:
@@ -95,6 +99,11 @@ class StageSizer {
 
   /// Of one micro-batch: inputs of the first stage, targets of the last, of either pass.
   Bytes token_bytes() const { return bytes(4.0 * shape_.tokens() * shape_.slices); }
+
+  /// fp32 masters and both moments.
+  double optimizer_states(const StageParameters& parameters) const {
+    return shape_.optimizer == Place::device ? 12 * stepped_parameters(shape_, parameters) : 0;
+  }
 
   /// fp32 sums for the keys and values of a slice.
   double key_value_gradients(Stage stage) const {
@@ -125,6 +134,7 @@ class StageSizer {
 }  // namespace
 
 double activation_bytes_per_token(const ModelSpec& model, Recompute recompute) {
+  if (recompute == Recompute::layers) return model.hidden * storage_bytes(model.precision);
   double numbers = 4.0 * model.hidden + 2.0 * model.query_width() + 2.0 * model.kv_width();
   if (recompute != Recompute::selective) numbers += feed_forward_numbers(model);
   return numbers * storage_bytes(model.precision);
@@ -135,7 +145,12 @@ double operand_bytes_per_token(const ModelSpec& model, Recompute recompute) {
       2.0 * model.hidden + 1.0 * model.query_width() + 2.0 * model.kv_width() + feed_forward_gradients(model);
   // What the last product of the feed-forward layer was given.
   if (recompute == Recompute::selective) numbers += feed_forward_numbers(model) - feed_forward_gradients(model);
-  return numbers * storage_bytes(model.precision);
+  const double made_again = recompute == Recompute::layers ? activation_bytes_per_token(model, Recompute::none) : 0;
+  return numbers * storage_bytes(model.precision) + made_again;
+}
+
+double stepped_parameters(const CostShape& shape, const StageParameters& parameters) {
+  return (parameters.dense + parameters.experts * shape.expert) / shape.copies();
 }
 
 PerStage<StageParameters> stage_parameters(const CostShape& shape, const PerStage<LayerRange>& stages) {
@@ -164,7 +179,7 @@ PerStage<StageBytes> stage_bytes(const CostShape& shape) {
   PerStage<StageBytes> sizes{std::max(forward.size(), backward.size())};
   for (const Stage stage : all<Stage>(forward.size())) sizer.add_forward(sizes[stage], stage, forward[stage].total());
   for (const Stage stage : all<Stage>(backward.size())) {
-    sizer.add_backward(sizes[stage], stage, backward[stage].total());
+    sizer.add_backward(sizes[stage], stage, backward[stage]);
   }
   for (const Stage stage : all<Stage>(sizes.size())) {
     sizes[stage][static_cast<std::size_t>(BufferKind::workspace)] = sizer.workspace(stage);

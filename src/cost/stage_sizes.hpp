@@ -12,11 +12,12 @@ namespace penstock {
 /// Bytes of activations that one layer keeps for one token, all devices of a rank together: 12h + 4h_kv + 6f for Llama
 /// in bf16 (its input, two norms, queries, attention, and the stream between attention and feed-forward: 2 bytes each
 /// of h; keys and values; gate, up and their product), 6f once for each active expert; 16h + 4f for GPT-2, whose
-/// feed-forward keeps the inputs of GELU and of the last product. Selective recomputation keeps all but those of f.
+/// feed-forward keeps the inputs of GELU and of the last product. Selective recomputation keeps all but those of f,
+/// recomputation by layers the layer's input.
 double activation_bytes_per_token(const ModelSpec& model, Recompute recompute);
 
 /// The same for gradients that a split backward keeps between I and W: at the outputs of all products of a layer, and
-/// what selective recomputation made again.
+/// what recomputation within the input gradient made again.
 double operand_bytes_per_token(const ModelSpec& model, Recompute recompute);
 
 /// Bytes by kind of buffer of each stage: entry s has those of forward stage s and of backward stage s. With vocabulary
@@ -30,6 +31,8 @@ struct StageParameters {
   double experts = 0;
   double total() const { return dense + experts; }
 };
+/// Of these, those whose states and step one device has: all that hold the same parameters share them.
+double stepped_parameters(const CostShape& shape, const StageParameters& parameters);
 PerStage<StageParameters> stage_parameters(const CostShape& shape, const PerStage<LayerRange>& stages);
 
 }  // namespace penstock

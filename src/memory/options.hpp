@@ -27,7 +27,8 @@ void describe(Visitor& visit, MemoryOptions& options) {
         {.help = "device memory that one rank may use; planned before the run, never exceeded", .range = at_least(1)});
   visit("recompute", options.recompute,
         {.help = "none: a forward keeps its activations; selective: all but those between the two products of the "
-                 "feed-forward layer; full: it keeps the stage's input; the backward makes the rest again"});
+                 "feed-forward layer; layers: each layer's input; full: the stage's input; the backward makes the rest "
+                 "again"});
   visit(
       "parameters", options.parameters,
       {.help = "device: a stage's parameters stay on their device; host: they come from the host for each stay there, "

@@ -31,7 +31,8 @@ struct Sized {
 Bytes asked_for(const Sized& sized, Rank rank, BufferKind kind, Stage stage) {
   if (kind == BufferKind::workspace) return sized.of(kind, stage);
   if (!is_persistent(sized.schedule, kind)) return Bytes{0};
-  if (kind == BufferKind::gradients && sized.schedule.forward_only) return Bytes{0};
+  const bool is_for_training = kind == BufferKind::gradients || kind == BufferKind::optimizer_states;
+  if (is_for_training && sized.schedule.forward_only) return Bytes{0};
   if (kind != BufferKind::tokens) return sized.of(kind, stage);
   return sized.has_end_on(rank, stage) ? sized.of(kind, stage) * sized.schedule.shape.micro_batches : Bytes{0};
 }
@@ -77,7 +78,8 @@ PersistentLayout lay_out_persistent(const std::vector<const Schedule*>& schedule
   };
   Layout layout;
   Bytes workspace{0};
-  for (const BufferKind kind : {BufferKind::parameters, BufferKind::gradients, BufferKind::tokens}) {
+  for (const BufferKind kind :
+       {BufferKind::parameters, BufferKind::gradients, BufferKind::optimizer_states, BufferKind::tokens}) {
     for (const Stage stage : all<Stage>(schedules[0]->most_stages())) {
       const Sized sized{*schedules[0], stage_bytes[0]};
       if (!sized.is_on(rank, Pass::forward, stage) && !sized.is_on(rank, Pass::backward, stage)) continue;

@@ -14,6 +14,7 @@ namespace {
 /// The candidate with one micro-batch: the same stages on the same ranks with the same prices, in few actions.
 ModelledRun with_one_micro_batch(ModelledRun run) {
   run.micro_batches = 1;
+  if (run.schedule.weight_gradients == WeightGradients::placed) run.schedule.weight_gradients = WeightGradients::split;
   return run;
 }
 

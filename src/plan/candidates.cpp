@@ -158,9 +158,10 @@ class Enumeration {
     if (is_another_kind(options) || !faults_of(run_.schedule.kind, options).empty()) return;
     const bool recomputes_anyway =
         run_.schedule.kind == ScheduleKind::mobius || run_.schedule.kind == ScheduleKind::spipe;
-    const auto recomputes = recomputes_anyway ? std::vector{Recompute::full}
-                                              : or_else(request_.search.recompute,
-                                                        {Recompute::none, Recompute::selective, Recompute::full});
+    const auto recomputes = recomputes_anyway
+                                ? std::vector{Recompute::full}
+                                : or_else(request_.search.recompute,
+                                          {Recompute::none, Recompute::selective, Recompute::layers, Recompute::full});
     for (const Recompute recompute : recomputes) {
       run_.recompute = recompute;
       for (const double offload : or_else(request_.search.offload_activations, {request_.base.cost.offload_ratio})) {

@@ -44,7 +44,6 @@ Schedule complete_schedule(const ModelledRun& run, const Schedule& compute) {
   options.tied_embeddings = run.cost.model.tie_embeddings;
   options.steps_wait = run.steps_wait;
   options.late_checkpoints = run.late_checkpoints;
-  options.late_checkpoints = run.late_checkpoints;
   options.stream_parameters = run.stream_parameters;
   options.resident_stages = run.resident_stages;
   if (offloads(run)) options.offload_nearest = run.offload_nearest;

@@ -29,9 +29,10 @@ struct ModelledRun {
   Recompute recompute = Recompute::none;
   std::int32_t micro_batches = 1;  ///< of one replica and step
   StepsWait steps_wait = StepsWait::for_norm;
-  bool late_checkpoints = false;     ///< spipe: each is exchanged right before its use, as SPipe's synchronous mode does
-  bool stream_parameters = false;    ///< parameters come from the host, whatever the schedule
+  bool late_checkpoints = false;   ///< spipe: each is exchanged right before its use, as SPipe's synchronous mode does
+  bool stream_parameters = false;  ///< parameters come from the host, whatever the schedule
   std::int32_t resident_stages = 2;  ///< stages that a device then holds at once
+  std::optional<Bytes> capacity;     ///< of a device: placed weight gradients wait only as far as it allows
   std::int32_t offload_nearest = 2;  ///< compute actions between forward and backward below which activations stay
 };
 
@@ -61,6 +62,10 @@ struct SimulatedRank {
   Seconds computes;             ///< busy seconds of the compute lane
   Bytes peak_host;  ///< masters, moments, gradients, working copy where parameters are streamed, activations there
 };
+
+/// Host memory of the node that needs most: states of its devices' stages, where they are there, and the most
+/// activations that are ever offloaded to it. 0 on unit hardware.
+Bytes most_host_bytes(const Priced& priced);
 
 /// Of model FLOPs (causal attention, no recomputation) in a step of this length, against the peak of all devices; 0 on
 /// unit hardware.

@@ -25,6 +25,8 @@ struct SearchOptions {
   std::vector<Recompute> recompute;
   std::vector<double> offload_activations;
   std::vector<Exchange> exchange;
+  std::vector<WeightGradients> weight_gradients;
+  std::vector<Neighbours> neighbours;
   friend bool operator==(const SearchOptions&, const SearchOptions&) = default;
 };
 
@@ -63,12 +65,17 @@ void describe(Visitor& visit, SearchOptions& options) {
         {.help = "sequences of a micro-batch; training.micro_batch alone if left out",
          .unit = "sequences",
          .range = at_least(1)});
-  visit("recompute", options.recompute, {.help = "what a forward keeps; none, selective and full if left out"});
+  visit("recompute", options.recompute, {.help = "what a forward keeps; all if left out"});
   visit("offload_activations", options.offload_activations,
         {.help = "share of the activations that go to the host; memory.offload_activations alone if left out",
          .range = between(0, 1)});
   visit("exchange", options.exchange,
         {.help = "slimpipe's exchange of attention context; schedule.exchange alone if left out"});
+  visit("weight_gradients", options.weight_gradients,
+        {.help = "where weight gradients stand; schedule.weight_gradients alone if left out. Kinds that place them "
+                 "themselves have one place for them"});
+  visit("neighbours", options.neighbours,
+        {.help = "which ranks stand side by side where there are replicas; parallel.neighbours alone if left out"});
 }
 
 /// The section `plan` of a deck.

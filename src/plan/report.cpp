@@ -33,9 +33,10 @@ std::string row_text(const PlannedLayout& best, const PlannedLayout& layout) {
 
 std::string counts_text(const SearchCounts& counts) {
   return fmt::format(
-      "{} candidates: {} need too much memory by their closed forms, {} by their lists; {} are behind by their closed "
-      "forms; {} simulated\n",
-      counts.candidates, counts.over_memory_bound, counts.over_memory, counts.over_time_bound, counts.simulated);
+      "{} candidates: {} need too much memory by their closed forms, {} by their lists, {} on the host; {} are behind "
+      "by their closed forms; {} simulated\n",
+      counts.candidates, counts.over_memory_bound, counts.over_memory, counts.over_host_memory, counts.over_time_bound,
+      counts.simulated);
 }
 
 }  // namespace

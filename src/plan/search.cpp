@@ -43,6 +43,15 @@ PlannedLayout simulated(const ModelledRun& run, const Priced& priced, Bytes peak
   return layout;
 }
 
+/// Whether host memory can be what does not fit. Unit hardware has none that ends.
+bool needs_host(const ModelledRun& run) {
+  return !run.hardware.unit && (run.cost.offload_ratio > 0 || run.cost.optimizer == Place::host);
+}
+
+bool fits_host(const ModelledRun& run, const Priced& priced) {
+  return !needs_host(run) || most_host_bytes(priced) <= run.hardware.node.host_memory;
+}
+
 /// The search itself.
 class Search {
  public:
@@ -88,6 +97,10 @@ class Search {
       ++result_.counts.over_memory;
       return keep_closest(run, peak);
     }
+    if (!fits_host(run, priced)) {
+      ++result_.counts.over_host_memory;
+      return;
+    }
     ++result_.counts.simulated;
     const PlannedLayout layout = simulated(run, priced, peak);
     const auto place = std::upper_bound(best.begin(), best.end(), layout,
@@ -116,7 +129,9 @@ class Search {
 bool fits(const PlanRequest& request) {
   const auto runs = candidates(request);
   return std::any_of(runs.begin(), runs.end(), [&](const ModelledRun& run) {
-    return least_cost(run).device <= request.capacity && live_peak(price(run)) <= request.capacity;
+    if (least_cost(run).device > request.capacity) return false;
+    const Priced priced = price(run);
+    return live_peak(priced) <= request.capacity && fits_host(run, priced);
   });
 }
 

@@ -28,6 +28,7 @@ struct SearchCounts {
   std::int64_t over_memory_bound = 0;  ///< dropped: their closed form is over the capacity
   std::int64_t over_time_bound = 0;    ///< dropped: their closed form is behind the rows found
   std::int64_t over_memory = 0;        ///< do not fit, seen in their lists
+  std::int64_t over_host_memory = 0;   ///< fit the device, but what goes to the host is more than its memory
   std::int64_t simulated = 0;
 };
 

@@ -13,7 +13,8 @@ namespace penstock {
 
 /// What a device buffer holds. Sizes and shapes are the business of `memory`, `stage` and `cost`.
 ///
-/// Tokens and workspace live for the whole run; so do parameters and gradients unless the schedule streams parameters.
+/// Tokens, workspace and optimizer states live for the whole run; so do parameters and gradients unless the schedule
+/// streams parameters.
 /// All others are taken and freed by actions. A stage is one of the forward cutting for parameters, input and output,
 /// one of the backward cutting for the rest; in most schedules the two are the same.
 enum class BufferKind : std::uint8_t {
@@ -31,9 +32,10 @@ enum class BufferKind : std::uint8_t {
   backward_parameters,  ///< decoupled passes: working copy of a backward stage's parameters
   checkpoint,           ///< decoupled passes: input of a backward stage, cut out of the forward pass
   offloadable,          ///< the part of the activations that OFFLOAD_A takes to the host
-  key_value_gradients   ///< fp32 sums of what later slices' attention gives to the keys and values of one slice
+  key_value_gradients,  ///< fp32 sums of what later slices' attention gives to the keys and values of one slice
+  optimizer_states      ///< masters and moments of a stage, where its step runs on the device
 };
-inline constexpr int buffer_kind_count = 15;
+inline constexpr int buffer_kind_count = 16;
 std::string_view name_of(BufferKind kind);
 
 /// A buffer by name: kind and what it belongs to. Unused fields are 0 (stage too, for the workspace).

@@ -17,7 +17,9 @@ namespace penstock {
 namespace {
 
 constexpr std::int32_t any = KindLimits::any;
-constexpr KindLimits two_stages{.least_virtual = 2, .most_virtual = 2};
+// Their generators place the weight gradients.
+constexpr KindLimits one_stage_filled{.places_weight_gradients = false};
+constexpr KindLimits two_stages_filled{.least_virtual = 2, .most_virtual = 2, .places_weight_gradients = false};
 
 constexpr auto table = std::to_array<KindEntry>({
     {ScheduleKind::gpipe, gpipe, {.most_virtual = any}, "all forwards, then all backwards"},
@@ -27,12 +29,12 @@ constexpr auto table = std::to_array<KindEntry>({
      breadth_first,
      {.most_virtual = any},
      "all micro-batches through a stage, then the next stage"},
-    {ScheduleKind::zb_h1, zb_h1, {}, "zero bubble, the activations of 1f1b"},
-    {ScheduleKind::zb_h2, zb_h2, {}, "zero bubble, twice the activations of 1f1b"},
-    {ScheduleKind::zb_v, zb_v, two_stages, "zero bubble, the two stages of a rank in a V"},
-    {ScheduleKind::v_half, v_half, two_stages, "zb_v with half the activations"},
-    {ScheduleKind::v_min, v_min, two_stages, "zb_v with a third of the activations"},
-    {ScheduleKind::dualpipe_v, dualpipe_v, two_stages, "DeepSeek's DualPipeV, the two stages of a rank in a V"},
+    {ScheduleKind::zb_h1, zb_h1, one_stage_filled, "zero bubble, the activations of 1f1b"},
+    {ScheduleKind::zb_h2, zb_h2, one_stage_filled, "zero bubble, twice the activations of 1f1b"},
+    {ScheduleKind::zb_v, zb_v, two_stages_filled, "zero bubble, the two stages of a rank in a V"},
+    {ScheduleKind::v_half, v_half, two_stages_filled, "zb_v with half the activations"},
+    {ScheduleKind::v_min, v_min, two_stages_filled, "zb_v with a third of the activations"},
+    {ScheduleKind::dualpipe_v, dualpipe_v, two_stages_filled, "DeepSeek's DualPipeV, the two stages of a rank in a V"},
     {ScheduleKind::hanayo,
      hanayo,
      {.least_virtual = 2, .most_virtual = any, .virtual_multiple = 2},
@@ -55,11 +57,11 @@ constexpr auto table = std::to_array<KindEntry>({
      add_slimpipe_faults},
     {ScheduleKind::mobius,
      mobius,
-     {.most_virtual = any, .slices = true},
+     {.most_virtual = any, .slices = true, .places_weight_gradients = false},
      "Mobius's, breadth_first with recomputation and parameters from the host"},
     {ScheduleKind::spipe,
      spipe,
-     {.slices = true, .two_partitions = true},
+     {.slices = true, .two_partitions = true, .places_weight_gradients = false},
      "SPipe's, forward and backward pass cut and dealt each for itself, parameters from the host"},
 });
 

@@ -28,10 +28,11 @@ struct KindLimits {
 
   std::int32_t least_virtual = 1;
   std::int32_t most_virtual = 1;
-  std::int32_t virtual_multiple = 1;  ///< the virtual stages are a multiple of this
-  bool slices = false;                ///< sequences may be cut
-  bool forwards_first = false;        ///< takes the number of forwards before the first backward
-  bool two_partitions = false;        ///< forward_virtual and backward_virtual, in place of virtual_stages
+  std::int32_t virtual_multiple = 1;    ///< the virtual stages are a multiple of this
+  bool slices = false;                  ///< sequences may be cut
+  bool forwards_first = false;          ///< takes the number of forwards before the first backward
+  bool two_partitions = false;          ///< forward_virtual and backward_virtual, in place of virtual_stages
+  bool places_weight_gradients = true;  ///< weight gradients may be put where ranks wait
 };
 
 struct KindEntry {

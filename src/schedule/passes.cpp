@@ -191,6 +191,21 @@ std::vector<std::int32_t> in_time_order(const DependenceGraph& graph, const std:
   return nodes;
 }
 
+/// Copies between host and device stand where the list has them, behind a compute action of the rank: as early as their
+/// data is there they would take memory long before they need it.
+void keep_copies_behind_computes(const DependenceGraph& graph, std::int32_t ranks, std::vector<Seconds>& starts) {
+  PerRank<Seconds> latest_compute(ranks, Seconds{0});
+  for (std::int32_t node = 0; node < graph.size(); ++node) {
+    if (!graph.is_node(node)) continue;
+    const ActionOnRank action = graph.action_of(node);
+    Seconds& start = starts[static_cast<std::size_t>(node)];
+    Seconds& latest = latest_compute[action.rank];
+    const Lane lane = lane_of(action.action.op);
+    if (lane == Lane::compute) latest = std::max(latest, start);
+    if (lane == Lane::to_device || lane == Lane::to_host) start = std::max(start, latest);
+  }
+}
+
 // --- host stages ---
 
 bool works_on_gradients(Op op) {
@@ -309,9 +324,10 @@ Schedule add_communication(const Schedule& schedule) {
   Schedule beside = MessagePlacement{schedule}.result();
   const ScheduleIndex index{beside};
   const DependenceGraph graph{index};
-  const auto starts = earliest_starts(
+  auto starts = earliest_starts(
       graph, [&](std::int32_t node) { return unit_duration(schedule, graph.action_of(node).action.op); });
   if (!starts) return beside;
+  keep_copies_behind_computes(graph, schedule.shape.ranks, *starts);
   Schedule result = schedule;
   for (auto& list : result.actions) list.clear();
   for (const std::int32_t node : in_time_order(graph, *starts)) {

@@ -12,11 +12,16 @@ namespace penstock {
 enum class Recompute : std::uint8_t {
   none,       ///< all activations
   selective,  ///< all but those between the two products of the feed-forward layer; the backward makes them again
-  full        ///< the stage's input; the backward runs the forward again first
+  layers,     ///< each layer's input; the backward runs the forward of each layer again before its own (Megatron-LM's
+              ///< full recomputation, method uniform, one layer at a time)
+  full        ///< the stage's input; the backward runs the forward of the whole stage again first
 };
 
-constexpr std::array<EnumName<Recompute>, 3> enum_names(Recompute) {
-  return {{{Recompute::none, "none"}, {Recompute::selective, "selective"}, {Recompute::full, "full"}}};
+constexpr std::array<EnumName<Recompute>, 4> enum_names(Recompute) {
+  return {{{Recompute::none, "none"},
+           {Recompute::selective, "selective"},
+           {Recompute::layers, "layers"},
+           {Recompute::full, "full"}}};
 }
 
 }  // namespace penstock

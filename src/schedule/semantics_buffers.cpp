@@ -90,7 +90,9 @@ void append_compute_uses(const Scope& scope, std::vector<SymbolicBuffer>& out) {
 
 bool is_persistent(const Schedule& schedule, BufferKind kind) {
   const bool of_stage = kind == BufferKind::parameters || kind == BufferKind::gradients;
-  return kind == BufferKind::tokens || kind == BufferKind::workspace || (of_stage && !schedule.streams_parameters);
+  const bool always =
+      kind == BufferKind::tokens || kind == BufferKind::workspace || kind == BufferKind::optimizer_states;
+  return always || (of_stage && !schedule.streams_parameters);
 }
 
 std::string_view name_of(BufferKind kind) {
@@ -125,6 +127,8 @@ std::string_view name_of(BufferKind kind) {
       return "offloadable";
     case BufferKind::key_value_gradients:
       return "key_value_gradients";
+    case BufferKind::optimizer_states:
+      return "optimizer_states";
   }
   return "unknown";
 }

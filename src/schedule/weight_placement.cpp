@@ -43,14 +43,45 @@ std::optional<std::vector<std::int32_t>> in_order(const DependenceGraph& graph) 
   return nodes;
 }
 
+/// What bounds the weight gradients that wait on a rank: their number, or the bytes that they and forwards keep.
+class Bound {
+ public:
+  explicit Bound(std::int32_t limit) : limit_{static_cast<std::size_t>(limit)} {}
+  Bound(const WeightRoom& room, const Schedule& schedule) : room_{&room}, schedule_{&schedule} {}
+
+  /// Whether `next` may follow while so many weight gradients wait and so many bytes are in use.
+  bool allows(const ActionOnRank& next, std::size_t waiting, Bytes in_use) const {
+    const bool fits = room_ == nullptr || in_use + taken_by(next.action) <= room_->of_rank[next.rank];
+    return fits && (next.action.op != Op::backward_input || waiting < limit_);
+  }
+
+  /// What the action adds to the bytes in use; negative for W.
+  Bytes change_by(const Action& action) const {
+    if (room_ == nullptr) return Bytes{0};
+    if (action.op != Op::backward_weight) return taken_by(action);
+    return Bytes{0} - room_->kept[action.stage] - room_->operands[action.stage];
+  }
+
+ private:
+  Bytes taken_by(const Action& action) const {
+    if (action.op == Op::backward_input) return room_->operands[action.stage];
+    const bool fills = action.op == (recomputes(*schedule_, action.stage) ? Op::recompute : Op::forward);
+    return fills ? room_->kept[action.stage] : Bytes{0};
+  }
+
+  std::size_t limit_ = std::numeric_limits<std::size_t>::max();
+  const WeightRoom* room_ = nullptr;
+  const Schedule* schedule_ = nullptr;
+};
+
 /// Runs a schedule without Ws in time and puts them in on the way. When the inputs of an action are there and its rank
 /// is free are both known before it is placed, so each gap is known in full when it is filled.
 class Filling {
  public:
-  Filling(const DependenceGraph& graph, std::int32_t ranks, const Durations& durations, std::int32_t limit)
+  Filling(const DependenceGraph& graph, std::int32_t ranks, const Durations& durations, const Bound& bound)
       : graph_{graph},
         durations_{durations},
-        limit_{static_cast<std::size_t>(limit)},
+        bound_{bound},
         ready_(static_cast<std::size_t>(graph.size())),
         ranks_(ranks) {}
 
@@ -85,6 +116,7 @@ class Filling {
     std::vector<Action> list;
     std::deque<Action> kept;  // Ws whose I is in the list
     Seconds free;             // when the last action of the list ends
+    Bytes in_use;
   };
 
   /// Puts Ws before `next`, whose inputs are there at `ready`.
@@ -95,8 +127,7 @@ class Filling {
       return rank.free.value + length.value <= ready.value + overhang * length.value;
     };
     while (!rank.kept.empty() && fits()) append_weight_gradient(next.rank);
-    if (next.action.op != Op::backward_input) return;
-    while (rank.kept.size() >= limit_) append_weight_gradient(next.rank);
+    while (!rank.kept.empty() && !bound_.allows(next, rank.kept.size(), rank.in_use)) append_weight_gradient(next.rank);
   }
 
   void append_weight_gradient(Rank rank) {
@@ -109,6 +140,7 @@ class Filling {
   Seconds append(const ActionOnRank& node, Seconds ready) {
     OneRank& rank = ranks_[node.rank];
     rank.list.push_back(node.action);
+    rank.in_use += bound_.change_by(node.action);
     rank.free = std::max(rank.free, ready) + durations_(node);
     if (node.action.op == Op::backward_input) {
       rank.kept.push_back({Op::backward_weight, node.action.stage, node.action.micro_batch, node.action.slice});
@@ -118,21 +150,12 @@ class Filling {
 
   const DependenceGraph& graph_;
   const Durations& durations_;
-  std::size_t limit_;
+  const Bound& bound_;
   std::vector<Seconds> ready_;  // of each node: when what it waits for has ended
   PerRank<OneRank> ranks_;
 };
 
-}  // namespace
-
-Durations unit_durations() {
-  return [](const ActionOnRank& node) { return unit_duration(node.action.op); };
-}
-
-Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, std::int32_t limit) {
-  if (limit < 1) {
-    fail(ExitCode::bad_input, "at most {} weight gradients were to wait on a rank; expected at least 1", limit);
-  }
+Schedule placed(const Schedule& schedule, const Durations& durations, const Bound& bound) {
   const Schedule inputs = add_communication(without_weight_gradients(schedule));
   const ScheduleIndex index{inputs};
   const DependenceGraph graph{index};
@@ -146,13 +169,30 @@ Schedule place_weight_gradients(const Schedule& schedule, const Durations& durat
   Schedule result = schedule;
   Seconds shortest{std::numeric_limits<double>::infinity()};
   for (const double overhang : {1.0, 0.75, 0.5, 0.25, 0.0}) {
-    Filling filling{graph, schedule.shape.ranks, durations, limit};
+    Filling filling{graph, schedule.shape.ranks, durations, bound};
     filling.run(*order, overhang);
     if (filling.step() >= shortest) continue;
     shortest = filling.step();
     for (const Rank rank : all<Rank>(schedule.shape.ranks)) result.actions[rank] = filling.list(rank);
   }
   return result;
+}
+
+}  // namespace
+
+Durations unit_durations() {
+  return [](const ActionOnRank& node) { return unit_duration(node.action.op); };
+}
+
+Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, std::int32_t limit) {
+  if (limit < 1) {
+    fail(ExitCode::bad_input, "at most {} weight gradients were to wait on a rank; expected at least 1", limit);
+  }
+  return placed(schedule, durations, Bound{limit});
+}
+
+Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, const WeightRoom& room) {
+  return placed(schedule, durations, Bound{room, schedule});
 }
 
 }  // namespace penstock

@@ -13,6 +13,13 @@ namespace penstock {
 /// How long an action lasts once it has started; of a message the send is asked.
 using Durations = std::function<Seconds(const ActionOnRank&)>;
 
+/// How much memory weight gradients may wait in.
+struct WeightRoom {
+  PerRank<Bytes> of_rank;    ///< for what forwards keep and for the operands of weight gradients
+  PerStage<Bytes> kept;      ///< of it, one (micro-batch, slice) from F, or R where the stage recomputes, to W
+  PerStage<Bytes> operands;  ///< likewise from I to W
+};
+
 /// unit_duration of each action.
 Durations unit_durations();
 
@@ -29,5 +36,9 @@ Durations unit_durations();
 /// `schedule` holds compute actions only: F, B, and R where stages recompute. @pre limit >= 1
 /// @throws Error bad_input for a limit below 1; damaged_input if the schedule cannot run.
 Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, std::int32_t limit);
+
+/// The same with as many kept as there is room for: F, R and I wait for earlier Ws that free what they take. A rank
+/// whose actions do not fit even with each W directly behind its I has more than its room.
+Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, const WeightRoom& room);
 
 }  // namespace penstock

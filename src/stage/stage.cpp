@@ -92,6 +92,7 @@ BufferLayout StageMath::layout(BufferKind kind) const {
     case BufferKind::checkpoint:
     case BufferKind::offloadable:
     case BufferKind::key_value_gradients:
+    case BufferKind::optimizer_states:
       return {};
   }
   fail(ExitCode::internal, "stage: no layout for buffer kind {}", static_cast<int>(kind));

@@ -234,6 +234,54 @@ TEST(HostPrices, OfFetchesFromOtherNodesAreThoseOfTheNetwork) {
   EXPECT_NEAR(fetch(0), 2e-6 + 2 * (8 * layer + ends) / 10e9, 1e-9);
 }
 
+TEST(HostPrices, OfReplicasSideBySideStayInsideTheirNode) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::llama2_7b), 4);
+  shape.data = 4;
+  const double parameters = 8 * static_cast<double>(parameter_counts(shape.model).layer);
+  const double bytes = 0.75 * 4 * parameters;
+
+  shape.neighbours = Neighbours::replicas;
+  const CostModel together{shape, round_hardware()};
+
+  EXPECT_NEAR(price(together, Op::reduce, 1), 3 * 1e-6 + bytes / 100e9, 1e-9);
+}
+
+// Ranks of one device with their 4 replicas fill half a node, so ranks 1 and 2 are on different nodes, 0 and 1 on one.
+TEST(MessagePrices, WithReplicasSideBySideShareAnAdapterWithThem) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::llama2_7b), 4);
+  shape.data = 4;
+  shape.neighbours = Neighbours::replicas;
+  const CostModel model{shape, round_hardware()};
+
+  EXPECT_NEAR(model.wire_seconds(Rank{0}, Rank{1}, Bytes{1'000'000}).value, 1e-6 + 1e-5, 1e-12);
+  EXPECT_NEAR(model.wire_seconds(Rank{1}, Rank{2}, Bytes{1'000'000}).value, 2e-6 + 4e-4, 1e-12);
+}
+
+// A ring over 16 neighbours leaves each of the two nodes once: it has both adapters for itself.
+TEST(ComputePrices, OfContextParallelismAcrossNodesShareAllAdaptersOfANode) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::llama2_7b), 1);
+  HardwareOptions hardware = round_hardware();
+  const auto forward = [&] { return price(CostModel{shape, hardware}, Op::forward, 0); };
+  shape.context = 16;
+  const double exposed = forward();
+  shape.exposure.context = 0;
+  const double keys_and_values = 4096.0 / 16 * 15 * 2 * 4096 * 2;
+
+  EXPECT_NEAR(exposed - forward(), 32 * (15 * 2e-6 + keys_and_values / 20e9), 1e-9);
+}
+
+TEST(ComputePrices, OfLayersThatAreRecomputedHaveTheirForwardInTheBackward) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::llama2_7b), 4);
+  const CostModel keeping{shape, round_hardware()};
+  shape.recompute = PerStage<Recompute>(4, Recompute::layers);
+  const CostModel recomputing{shape, round_hardware()};
+
+  for (const Op op : {Op::backward, Op::backward_input}) {
+    EXPECT_NEAR(price(recomputing, op, 1) - price(keeping, op, 1), price(keeping, Op::forward, 1), 1e-12);
+  }
+  EXPECT_EQ(price(recomputing, Op::backward_weight, 1), price(keeping, Op::backward_weight, 1));
+}
+
 TEST(HostPrices, OfGradientsInBf16AreHalfThoseInFp32) {
   CostShape shape = shape_of(preset_spec(ModelPreset::llama2_7b), 4);
   shape.gradients = Precision::bf16;
@@ -249,10 +297,11 @@ TEST(HostPrices, OfReplicasAreARingOfGradientsAndOneOfParameters) {
   const CostModel model{shape, round_hardware()};
   const double parameters = 8 * static_cast<double>(parameter_counts(shape.model).layer);
 
-  // 16 devices on two nodes: three steps of 2 us, and 3/4 of the bytes over wires that four devices share.
-  const double ring = 3 * 2e-6 + 0.75 * 4 * 4 * parameters / 1e10;
+  // 16 devices on two nodes: three steps of 2 us, and 3/4 of the bytes, of four rings that each leave a node once,
+  // over its two adapters.
+  const double ring = 3 * 2e-6 + 0.75 * 4 * 4 * parameters / 2e10;
   EXPECT_NEAR(price(model, Op::reduce, 1), ring, 1e-9 * ring);
-  EXPECT_NEAR(price(model, Op::step, 1), parameters / 4 / 1e9 + 3 * 2e-6 + 0.75 * 4 * 2 * parameters / 1e10, 1e-9);
+  EXPECT_NEAR(price(model, Op::step, 1), parameters / 4 / 1e9 + 3 * 2e-6 + 0.75 * 4 * 2 * parameters / 2e10, 1e-9);
 
   shape.exposure.replicas = 0;
   EXPECT_EQ(price(CostModel{shape, round_hardware()}, Op::reduce, 1), 0);

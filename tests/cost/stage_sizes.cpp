@@ -46,6 +46,36 @@ TEST(StageSizes, AreThoseOfOneDevice) {
   EXPECT_EQ(size_of(sizes, 1, BufferKind::tokens), 0);
 }
 
+TEST(StageSizes, OfOptimizerStatesOnTheDeviceAreSharedByTheCopies) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::mixtral_8x7b), 8);
+  shape.optimizer = Place::device;
+  shape.context = 2;
+  shape.data = 4;
+  const ParameterCounts counts = parameter_counts(shape.model);
+
+  const auto whole = stage_bytes(shape);
+  shape.expert = 8;
+  const auto with_experts_shared = stage_bytes(shape);
+
+  // Masters and two moments, 4 bytes each; a device has the states of 1/8 of each layer, however its experts lie.
+  const std::int64_t bytes = 4 * (counts.layer + counts.layer_experts) * 12 / 8;
+  EXPECT_EQ(size_of(whole, 1, BufferKind::optimizer_states), bytes);
+  EXPECT_EQ(size_of(with_experts_shared, 1, BufferKind::optimizer_states), bytes);
+}
+
+TEST(StageSizes, OfLayersThatAreRecomputedAreTheirInputs) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::slimpipe_70b), 4);
+  const auto kept = stage_bytes(shape);
+  shape.recompute = PerStage<Recompute>(4, Recompute::layers);
+
+  const auto sizes = stage_bytes(shape);
+
+  EXPECT_EQ(size_of(sizes, 1, BufferKind::activations), std::int64_t{4096} * 20 * 8192 * 2);
+  // Beside its gradients, which are more than what it kept, the backward of a layer has that layer's activations.
+  const std::int64_t layer = std::int64_t{4096} * (12 * 8192 + 4 * 1024 + 6 * 28672);
+  EXPECT_EQ(size_of(sizes, 1, BufferKind::workspace), size_of(kept, 1, BufferKind::workspace) + layer);
+}
+
 TEST(StageSizes, WithVocabularyParallelismPutAShareOfTheLogitsOnEachRank) {
   CostShape shape = shape_of(preset_spec(ModelPreset::slimpipe_70b), 8);
   shape.pipeline = 4;

@@ -30,13 +30,25 @@ Bytes bytes_of(const PersistentLayout& layout, BufferKind kind) {
 
 TEST(LayOutPersistent, HoldsTheStagesOfTheRankAndOneWorkspace) {
   const Schedule schedule = interleaved(two_by_two);
+  auto bytes = uniform_bytes(4, 256);
+  for (StageBytes& stage : bytes) stage[static_cast<std::size_t>(BufferKind::optimizer_states)] = Bytes{0};
 
   EXPECT_THAT(
-      names(lay_out_persistent({&schedule}, Rank{0}, {uniform_bytes(4, 256)})),
+      names(lay_out_persistent({&schedule}, Rank{0}, {bytes})),
       testing::ElementsAre("parameters 0", "parameters 2", "gradients 0", "gradients 2", "tokens 0", "workspace 0"));
   EXPECT_THAT(
-      names(lay_out_persistent({&schedule}, Rank{1}, {uniform_bytes(4, 256)})),
+      names(lay_out_persistent({&schedule}, Rank{1}, {bytes})),
       testing::ElementsAre("parameters 1", "parameters 3", "gradients 1", "gradients 3", "tokens 3", "workspace 0"));
+}
+
+TEST(LayOutPersistent, HoldsTheStatesOfAnOptimizerOnTheDevice) {
+  Schedule schedule = interleaved(two_by_two);
+
+  EXPECT_THAT(names(lay_out_persistent({&schedule}, Rank{0}, {uniform_bytes(4, 256)})),
+              testing::IsSupersetOf({"optimizer_states 0", "optimizer_states 2"}));
+  schedule.forward_only = true;
+  EXPECT_THAT(names(lay_out_persistent({&schedule}, Rank{0}, {uniform_bytes(4, 256)})),
+              testing::Not(testing::Contains("optimizer_states 0")));
 }
 
 TEST(LayOutPersistent, PutsBuffersOneBehindTheOtherOnAlignedOffsets) {

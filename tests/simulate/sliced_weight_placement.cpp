@@ -142,6 +142,63 @@ TEST(PlaceWeightGradients, OfOneFOneBFillsTheDrain) {
   EXPECT_EQ(step_of(placed, unit_durations()), Seconds{10});
 }
 
+/// Room on every rank for so many bytes, of which a unit keeps 3 from F and 1 more from I to W.
+WeightRoom room_for(const Schedule& schedule, std::int64_t bytes) {
+  const auto stages = schedule.shape.stages;
+  return {PerRank<Bytes>(schedule.shape.ranks, Bytes{bytes}), PerStage<Bytes>(stages, Bytes{3}),
+          PerStage<Bytes>(stages, Bytes{1})};
+}
+
+/// The most that a rank keeps of it at any place of its list.
+std::int64_t most_kept(const Schedule& schedule, Rank rank) {
+  std::int64_t kept = 0;
+  std::int64_t most = 0;
+  for (const Action& action : schedule.actions[rank]) {
+    if (action.op == Op::forward) kept += 3;
+    if (action.op == Op::backward_input) kept += 1;
+    most = std::max(most, kept);
+    if (action.op == Op::backward_weight) kept -= 4;
+  }
+  return most;
+}
+
+TEST(PlaceWeightGradients, KeepsNoMoreBytesThanThereIsRoomForWhereThatIsPossible) {
+  for_each_example([](const Schedule& schedule) {
+    for (const std::int64_t more : {0, 4, 9}) {
+      const Schedule beside = split_weight_gradients(schedule);
+      for (const Rank rank : all<Rank>(schedule.shape.ranks)) {
+        const std::int64_t room = most_kept(beside, rank) + more;
+
+        const Schedule placed = place_weight_gradients(schedule, with_attention(0.3), room_for(schedule, room));
+
+        EXPECT_LE(most_kept(placed, rank), room) << sizes(schedule);
+      }
+    }
+  });
+}
+
+TEST(PlaceWeightGradients, WithRoomForAllIsAsWithoutALimit) {
+  for_each_example([](const Schedule& schedule) {
+    const auto durations = with_attention(0.3);
+
+    const Schedule by_room = place_weight_gradients(schedule, durations, room_for(schedule, 1'000'000));
+
+    EXPECT_EQ(by_room.actions, place_weight_gradients(schedule, durations, 1000).actions) << sizes(schedule);
+  });
+}
+
+TEST(PlaceWeightGradients, WithMoreRoomFillsMoreWaits) {
+  const auto durations = with_attention(0.1);
+  const Schedule schedule = svpp({.pipeline = 8, .micro_batches = 4, .slices = 8});
+  const auto step_with = [&](std::int64_t room) {
+    return step_of(place_weight_gradients(schedule, durations, room_for(schedule, room)), durations);
+  };
+
+  // 15 units are in flight on the first rank.
+  EXPECT_LT(step_with(3 * 15 + 16), step_with(3 * 15 + 1));
+  EXPECT_LT(step_with(3 * 15 + 400), step_with(3 * 15 + 16));
+}
+
 TEST(PlaceWeightGradients, RefusesToKeepNone) {
   EXPECT_THROW(place_weight_gradients(seq1f1b({}), unit_durations(), 0), Error);
 }
