@@ -11,6 +11,11 @@ LAYOUTS = {
     "1 rank, 2 stages": (1, {"schedule": {"kind": "interleaved", "virtual": 2}}),
     "2 ranks, recompute": (2, {"parallel.pipeline": 2, "memory.recompute": "full"}),
     "2 ranks, split backward": (2, {"parallel.pipeline": 2, "schedule.split_backward": True}),
+    "3 ranks, zb_h1": (3, {"parallel.pipeline": 3, "schedule.kind": "zb_h1"}),
+    "2 ranks, v_half": (2, {"parallel.pipeline": 2, "schedule": {"kind": "v_half", "virtual": 2}}),
+    "2 ranks, dualpipe_v": (2, {"parallel.pipeline": 2, "schedule": {"kind": "dualpipe_v", "virtual": 2}}),
+    "2 ranks, hanayo, recompute": (2, {"parallel.pipeline": 2, "schedule": {"kind": "hanayo", "virtual": 2},
+                                       "memory.recompute": "full"}),
     "2 ranks, uneven layers": (2, {"parallel": {"pipeline": 2, "layers_per_stage": [1, 4]}}),
     "3 ranks, delays": (3, {"parallel.pipeline": 3, "testing.delays": {"seed": 3, "longest": 0.004}}),
 }
