@@ -16,7 +16,7 @@ enum class Op : std::uint8_t {
   forward,              ///< F: the stage's forward pass of one slice of one micro-batch
   backward,             ///< B: input and weight gradients together
   backward_input,       ///< I: input gradient; keeps what the weight gradient needs
-  backward_weight,      ///< W: weight gradient
+  backward_weight,      ///< W: weight gradient, whole or one part of its matrix products
   recompute,            ///< R: the forward again, from the kept stage input
   send_forward,         ///< SEND_F: the stage's output to the rank of the next stage
   receive_forward,      ///< RECV_F: the stage's input from the rank of the stage before
@@ -45,6 +45,7 @@ struct Action {
   Stage stage;
   MicroBatch micro_batch;
   Slice slice;
+  std::uint8_t part = 0;  ///< of backward_weight: 0 all of it, else one of 1 to Schedule::weight_parts
 
   friend auto operator<=>(const Action&, const Action&) = default;
 };

@@ -158,11 +158,12 @@ Seconds unit_duration(Op op) {
   return Seconds{op == Op::backward ? 2.0 : 1.0};
 }
 
-Seconds unit_duration(const Schedule& schedule, Op op) {
+Seconds unit_duration(const Schedule& schedule, const Action& action) {
   const std::int64_t backward_stages = schedule.ranks(Pass::backward).size();
   const std::int64_t phases = std::lcm(std::int64_t{schedule.shape.stages}, backward_stages);
-  const std::int32_t stages = schedule.ranks(pass_of(op)).size();
-  return Seconds{static_cast<double>(phases / stages) * unit_duration(op).value};
+  const std::int32_t stages = schedule.ranks(pass_of(action.op)).size();
+  const std::int32_t parts = action.part == 0 ? 1 : schedule.parts_of_weight(action.stage);
+  return Seconds{static_cast<double>(phases / stages) * unit_duration(action.op).value / parts};
 }
 
 std::optional<std::vector<Seconds>> earliest_starts(const DependenceGraph& graph,

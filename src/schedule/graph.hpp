@@ -72,8 +72,8 @@ Seconds unit_duration(Op op);
 
 /// The same for all phases of the action's stage;
 /// phases are the smallest common blocks of the two cuttings of the layers, one a stage where the passes share their
-/// stages.
-Seconds unit_duration(const Schedule& schedule, Op op);
+/// stages. Parts of a W share its length equally.
+Seconds unit_duration(const Schedule& schedule, const Action& action);
 
 /// When each node starts if every one starts as soon as what it waits for has ended; `duration(node)` in seconds, of a
 /// message under the number of its send. Empty if the graph has a cycle.

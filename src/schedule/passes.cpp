@@ -325,7 +325,7 @@ Schedule add_communication(const Schedule& schedule) {
   const ScheduleIndex index{beside};
   const DependenceGraph graph{index};
   auto starts = earliest_starts(
-      graph, [&](std::int32_t node) { return unit_duration(schedule, graph.action_of(node).action.op); });
+      graph, [&](std::int32_t node) { return unit_duration(schedule, graph.action_of(node).action); });
   if (!starts) return beside;
   keep_copies_behind_computes(graph, schedule.shape.ranks, *starts);
   Schedule result = schedule;

@@ -45,6 +45,8 @@ struct Schedule {
   bool tied_embeddings = false;  ///< the last stage's head is the first stage's embedding: one more edge (semantics)
   bool forward_only = false;     ///< evaluation: no backward, nothing kept
   PerStage<bool> recompute;      ///< stages whose forward keeps its input only; R fills the rest again
+  /// By backward stage, into how many parts a W may be cut (schedule/weight_parts); 1, or no entry: only whole ones.
+  PerStage<std::uint8_t> weight_parts;
   PerRank<std::vector<Action>> actions;
 
   Stage last_stage() const { return Stage{shape.stages - 1}; }
@@ -53,6 +55,10 @@ struct Schedule {
     return pass == Pass::backward && backward ? backward->rank_of : rank_of;
   }
   Stage last_stage(Pass pass) const { return Stage{ranks(pass).size() - 1}; }
+  /// Into how many parts a W of the stage may be cut: at least 1.
+  std::int32_t parts_of_weight(Stage stage) const {
+    return weight_parts.contains(stage) ? std::max<std::int32_t>(weight_parts[stage], 1) : 1;
+  }
   /// What arrays by stage that serve both passes must hold.
   std::int32_t most_stages() const { return std::max(shape.stages, ranks(Pass::backward).size()); }
   friend bool operator==(const Schedule&, const Schedule&) = default;

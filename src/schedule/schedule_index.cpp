@@ -18,6 +18,22 @@ std::size_t cell(const ScheduleShape& shape, const Action& action) {
   return row * static_cast<std::size_t>(shape.slices) + static_cast<std::size_t>(action.slice.value());
 }
 
+/// Whether the stage's W has the part; all other actions have none.
+bool has_part(const Schedule& schedule, const Action& action) {
+  if (action.part == 0) return true;
+  const std::int32_t parts = schedule.parts_of_weight(action.stage);
+  return action.op == Op::backward_weight && parts > 1 && action.part <= parts;
+}
+
+/// The columns of W in a schedule that lists it: the whole, and the most parts that a stage has.
+std::int32_t weight_columns(const Schedule& schedule) {
+  std::int32_t most = 1;
+  for (const Stage stage : all<Stage>(schedule.weight_parts.size())) {
+    most = std::max(most, schedule.parts_of_weight(stage));
+  }
+  return most > 1 ? 1 + most : 1;
+}
+
 bool is_fetch(Op op) {
   return op == Op::fetch_forward || op == Op::fetch_backward;
 }
@@ -34,7 +50,7 @@ bool is_within(const Schedule& schedule, const Action& action) {
   const bool per_micro_batch = names_micro_batch(action.op);
   return schedule.ranks(pass_of(action.op)).contains(action.stage) &&
          is_below(action.micro_batch.value(), per_micro_batch ? shape.micro_batches : 1) &&
-         is_below(action.slice.value(), per_micro_batch ? shape.slices : 1);
+         is_below(action.slice.value(), per_micro_batch ? shape.slices : 1) && has_part(schedule, action);
 }
 
 ScheduleIndex::ScheduleIndex(const Schedule& schedule) : schedule_{&schedule} {
@@ -52,7 +68,7 @@ ScheduleIndex::ScheduleIndex(const Schedule& schedule) : schedule_{&schedule} {
       if (slot && places_[*slot].position < 0) places_[*slot] = {rank.value(), position};
       ++position;
     }
-    if (schedule.streams_parameters) find_parameter_needs(rank);
+    if (schedule.streams_parameters) find_list_needs(rank);
   }
 }
 
@@ -61,13 +77,19 @@ void ScheduleIndex::number_columns() {
   for (const auto& list : schedule_->actions) {
     for (const Action& action : list) listed[static_cast<std::size_t>(action.op)] = true;
   }
-  for (std::size_t op = 0; op < op_count; ++op) {
-    const bool has_column = listed[op] && static_cast<int>(op) < first_stage_op;
-    column_[op] = has_column ? static_cast<std::int8_t>(columns_++) : std::int8_t{-1};
+  // W is numbered last, since its parts may be more than a column's number can say.
+  constexpr auto weight = static_cast<std::size_t>(Op::backward_weight);
+  const auto number = [&](std::size_t op, std::int32_t columns) {
+    column_[op] = listed[op] ? static_cast<std::int8_t>(columns_) : std::int8_t{-1};
+    if (listed[op]) columns_ += columns;
+  };
+  for (std::size_t op = 0; op < first_stage_op; ++op) {
+    if (op != weight) number(op, 1);
   }
+  number(weight, weight_columns(*schedule_));
 }
 
-void ScheduleIndex::find_parameter_needs(Rank rank) {
+void ScheduleIndex::find_list_needs(Rank rank) {
   const std::array<Pass, 2> passes{Pass::forward, Pass::backward};
   std::array<PerStage<std::int32_t>, 2> fetched;
   for (const Pass pass : passes) {
@@ -87,14 +109,14 @@ void ScheduleIndex::find_parameter_needs(Rank rank) {
     if (is_fetch(action.op) && known) fetched_by(action.op)[action.stage] = position;
     if (is_eviction(action.op)) evicted = position;
   }
-  while (parameter_needs_.size() <= rank.value()) parameter_needs_.push_back({});
-  parameter_needs_[rank] = std::move(needs);
+  while (list_needs_.size() <= rank.value()) list_needs_.push_back({});
+  list_needs_[rank] = std::move(needs);
 }
 
-std::optional<std::int32_t> ScheduleIndex::parameter_need(const ActionOnRank& node) const {
+std::optional<std::int32_t> ScheduleIndex::list_need(const ActionOnRank& node) const {
   const auto position = position_of(node);
-  if (!position || !parameter_needs_.contains(node.rank)) return std::nullopt;
-  const std::int32_t need = parameter_needs_[node.rank][static_cast<std::size_t>(*position)];
+  if (!position || !list_needs_.contains(node.rank)) return std::nullopt;
+  const std::int32_t need = list_needs_[node.rank][static_cast<std::size_t>(*position)];
   if (need < 0) return std::nullopt;
   return need;
 }
@@ -108,7 +130,8 @@ std::optional<std::size_t> ScheduleIndex::slot_of(const ActionOnRank& node) cons
     return first_per_stage_ + static_cast<std::size_t>(action.stage.value()) * ops_per_stage + op - first_stage_op;
   }
   if (column_[op] < 0) return std::nullopt;
-  return cell(schedule_->shape, action) * static_cast<std::size_t>(columns_) + static_cast<std::size_t>(column_[op]);
+  return cell(schedule_->shape, action) * static_cast<std::size_t>(columns_) + static_cast<std::size_t>(column_[op]) +
+         action.part;
 }
 
 std::optional<std::int32_t> ScheduleIndex::position_of(const ActionOnRank& node) const {

@@ -33,10 +33,10 @@ class ScheduleIndex {
   std::optional<std::int32_t> position_of(const ActionOnRank& node) const;
   /// Whether the action is in the list of the rank that holds its stage. @pre not validate, which has no stage.
   bool contains(const Action& action) const;
-  /// Of a schedule that streams parameters: where, in the same list, the action finds them. For a compute action the
+  /// What an action waits for because of its place in its list, where parameters are streamed: for a compute action the
   /// position of the latest fetch of its stage before it; for a fetch that of the latest eviction before it, whatever
   /// the stage. Empty if there is none.
-  std::optional<std::int32_t> parameter_need(const ActionOnRank& node) const;
+  std::optional<std::int32_t> list_need(const ActionOnRank& node) const;
 
  private:
   struct Place {
@@ -47,18 +47,19 @@ class ScheduleIndex {
   std::optional<std::size_t> slot_of(const ActionOnRank& node) const;
 
   void number_columns();
-  void find_parameter_needs(Rank rank);
+  void find_list_needs(Rank rank);
 
   const Schedule* schedule_;
-  std::array<std::int8_t, op_count> column_{};  // of the ops that name micro-batches; -1 for those not listed
+  // Of the ops that name micro-batches; -1 for those not listed. Parts of W have the columns behind that of the whole.
+  std::array<std::int8_t, op_count> column_{};
   std::int32_t columns_ = 0;
   std::size_t first_per_stage_ = 0;  // places_ before: [stage, micro-batch, slice, column]; from here on: [stage, op]
   std::size_t first_validate_ = 0;   // from here on: [rank]
   std::vector<Place> places_;
-  PerRank<std::vector<std::int32_t>> parameter_needs_;  // by list position; only where parameters are streamed
+  PerRank<std::vector<std::int32_t>> list_needs_;  // by list position; only where parameters are streamed
 };
 
-/// Whether the action's ids are below the schedule's limits; unused ids must be 0.
+/// Whether the action's ids are below the schedule's limits, and its part is one; what is unused must be 0.
 bool is_within(const Schedule& schedule, const Action& action);
 
 }  // namespace penstock

@@ -18,11 +18,20 @@ Action input_gradient_of(const ScheduleIndex& index, Action action) {
   return action;
 }
 
-/// The action that completes the weight gradients: W where the schedule splits the backward, else B.
-Action weight_gradient_of(const ScheduleIndex& index, Action action) {
+/// The actions that complete the weight gradients: W, whole or in parts, where the schedule splits the backward, else
+/// B.
+template <class Visit>
+void visit_weight_gradient(const ScheduleIndex& index, Action action, const Visit& visit) {
+  const std::int32_t parts = index.schedule().parts_of_weight(action.stage);
   action.op = Op::backward_weight;
-  if (!index.contains(action)) action.op = Op::backward;
-  return action;
+  if (index.contains(action)) return visit(action);
+  action.op = Op::backward;
+  if (parts == 1 || index.contains(action)) return visit(action);
+  action.op = Op::backward_weight;
+  for (std::int32_t part = 1; part <= parts; ++part) {
+    action.part = static_cast<std::uint8_t>(part);
+    visit(action);
+  }
 }
 
 bool ties_two_stages(const Schedule& schedule) {
@@ -80,7 +89,7 @@ template <class Visit>
 void visit_every_weight_gradient(const ScheduleIndex& index, const Scope& scope, const Visit& visit) {
   for (const MicroBatch micro_batch : all<MicroBatch>(scope.schedule.shape.micro_batches)) {
     for (const Slice slice : all<Slice>(scope.schedule.shape.slices)) {
-      visit(weight_gradient_of(index, {Op::backward, scope.stage(), micro_batch, slice}));
+      visit_weight_gradient(index, {Op::backward_weight, scope.stage(), micro_batch, slice}, visit);
     }
   }
 }
@@ -110,7 +119,7 @@ void visit_action_before(const ScheduleIndex& index, const ActionOnRank& node, c
 template <class Visit>
 void visit_needs(const ScheduleIndex& index, const ActionOnRank& node, const Visit& visit) {
   const Scope scope{index.schedule(), node.action};
-  if (const auto position = index.parameter_need(node)) visit(action_at(index.schedule(), node.rank, *position));
+  if (const auto position = index.list_need(node)) visit(action_at(index.schedule(), node.rank, *position));
   switch (node.action.op) {
     case Op::forward:
       return visit_forward_needs(scope, visit);

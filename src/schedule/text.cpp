@@ -8,9 +8,11 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "schedule/weight_parts.hpp"
 
 namespace penstock {
 
@@ -112,7 +114,14 @@ struct Parts {
   std::string_view name;
   std::optional<std::int32_t> micro_batch;
   std::optional<std::int32_t> slice;
+  std::optional<std::int32_t> part;
 };
+
+std::int32_t part_number(const Cell& cell, CellReader& reader) {
+  const auto part = reader.number();
+  if (part && *part >= 1 && *part <= most_weight_parts) return *part;
+  cell.refuse("expected the number of a part behind the slash, from 1 to {}", most_weight_parts);
+}
 
 Parts split_action(const Cell& cell, std::string_view text) {
   CellReader reader{cell, text};
@@ -124,8 +133,12 @@ Parts split_action(const Cell& cell, std::string_view text) {
     parts.slice = reader.number();
     if (!parts.slice) cell.refuse("expected the number of a slice behind the dot");
   }
+  if (parts.micro_batch && reader.skip('/')) parts.part = part_number(cell, reader);
   if (parts.name.empty() || !reader.at_end()) {
-    cell.refuse("expected <stage><op><micro-batch>, as 2F0, with an optional .<slice>; the ops are {}", op_list);
+    cell.refuse(
+        "expected <stage><op><micro-batch>, as 2F0, with an optional .<slice>, and of W an optional /<part>; the "
+        "ops are {}",
+        op_list);
   }
   return parts;
 }
@@ -138,8 +151,9 @@ Action action_from(const Cell& cell, Op op, const Parts& parts) {
   if (is_per_micro_batch(op) && !parts.micro_batch) cell.refuse("expected the number of a micro-batch behind {}", name);
   if (!names_micro_batch(op) && parts.micro_batch)
     cell.refuse("expected {} without a micro-batch: it runs once per step", name);
-  return {op, Stage{parts.stage.value_or(0)}, MicroBatch{parts.micro_batch.value_or(0)},
-          Slice{parts.slice.value_or(0)}};
+  if (op != Op::backward_weight && parts.part) cell.refuse("expected {} without a part: only W has parts", name);
+  return {op, Stage{parts.stage.value_or(0)}, MicroBatch{parts.micro_batch.value_or(0)}, Slice{parts.slice.value_or(0)},
+          static_cast<std::uint8_t>(parts.part.value_or(0))};
 }
 
 /// The action of a text; empty for those that are skipped.
@@ -189,6 +203,7 @@ class CsvReader {
     }
     settle_stages();
     check_size();
+    count_parts();
     place_stages();
     check_places();
     return result();
@@ -247,6 +262,20 @@ class CsvReader {
   /// Checkpoints are sent where the two passes are cut into stages of their own; else they share the larger number.
   void settle_stages() {
     if (!decoupled_) shape_.stages = std::max(shape_.stages, backward_stages_);
+  }
+
+  /// The largest part of a stage is the number of its parts.
+  void count_parts() {
+    PerStage<std::uint8_t> parts(decoupled_ ? backward_stages_ : shape_.stages, 1);
+    bool has_parts = false;
+    for (const auto& row : rows_) {
+      for (const Read& read : row) {
+        if (read.action.part == 0) continue;
+        has_parts = true;
+        parts[read.action.stage] = std::max(parts[read.action.stage], read.action.part);
+      }
+    }
+    if (has_parts) weight_parts_ = std::move(parts);
   }
 
   /// A slip such as 2F00000 must not make the program expect millions of forwards.
@@ -320,6 +349,7 @@ class CsvReader {
     schedule.shape = shape_;
     schedule.rank_of = rank_of_;
     schedule.forward_only = true;
+    schedule.weight_parts = weight_parts_;
     if (decoupled_) schedule.backward = backward_stages();
     schedule.recompute = PerStage<bool>(decoupled_ ? backward_stages_ : shape_.stages, decoupled_);
     for (const auto& row : rows_) {
@@ -346,6 +376,7 @@ class CsvReader {
   bool decoupled_ = false;  // the passes have stages of their own
   std::int32_t backward_stages_ = 1;
   PerStage<Rank> backward_rank_of_;
+  PerStage<std::uint8_t> weight_parts_;
 };
 
 }  // namespace
@@ -358,6 +389,7 @@ std::string to_text(const Action& action, std::int32_t slices) {
   if (!is_per_micro_batch(action.op) && (is_first || !names_micro_batch(action.op))) return text;
   text += fmt::format("{}", action.micro_batch);
   if (slices > 1 || action.slice.value() != 0) text += fmt::format(".{}", action.slice);
+  if (action.part != 0) text += fmt::format("/{}", action.part);
   return text;
 }
 

@@ -13,7 +13,8 @@
 
 namespace penstock {
 
-/// "2F0", "1RECV_B3", "2F0.3", "3OFFLOAD_G", "VALIDATE". The slice is written when there are several or it is not 0.
+/// "2F0", "1RECV_B3", "2F0.3", "2W0.3/5", "3OFFLOAD_G", "VALIDATE". The slice is written when there are several or it
+/// is not 0, the part of a W where it is not whole.
 std::string to_text(const Action& action, std::int32_t slices = 1);
 
 /// A row per rank, a cell per action, in list order.
@@ -23,8 +24,9 @@ std::string write_schedule_csv(const Schedule& schedule);
 /// parameters stay resident and reductions are derived; `(0F3;7B1)OVERLAP_F_B` is 0F3 followed by 7B1.
 ///
 /// The shape follows from the cells: a stage is on the rank of its forwards; it recomputes if the file has an R of it;
-/// a file without any backward is forward_only. Whether embeddings are tied is not in the file. Checks the form only:
-/// see validate for the meaning, and complete for what a file of compute actions leaves out.
+/// a file without any backward is forward_only; a stage's W has as many parts as the largest that is named. Whether
+/// embeddings are tied is not in the file. Checks the form only: see validate for the meaning, and complete for what a
+/// file of compute actions leaves out.
 /// @throws Error damaged_input naming the row and cell (from 1), with what was expected. `name` is the file's, for
 /// messages.
 Schedule read_schedule_csv(std::string_view text, const std::string& name);

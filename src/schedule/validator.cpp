@@ -45,6 +45,15 @@ std::string fault_of_backward_stages(const Schedule& schedule) {
   return {};
 }
 
+/// What a part asks for beside the ids; empty for an action without one.
+std::string expected_of_part(const Schedule& schedule, const Action& action) {
+  if (action.part == 0) return {};
+  if (action.op != Op::backward_weight) return ", and a part of W only";
+  const std::int32_t parts = schedule.parts_of_weight(action.stage);
+  if (parts == 1) return fmt::format(", and the W of stage {} in one", action.stage);
+  return fmt::format(", and parts of the W of stage {} from 1 to {}", action.stage, parts);
+}
+
 }  // namespace
 
 bool check_tables(const Schedule& schedule, Findings& findings) {
@@ -70,6 +79,10 @@ bool check_tables(const Schedule& schedule, Findings& findings) {
     return refuse(fmt::format("recompute is given for {} stages; the backward pass has {}", schedule.recompute.size(),
                               backward_stages));
   }
+  if (!schedule.weight_parts.empty() && schedule.weight_parts.size() != backward_stages) {
+    return refuse(fmt::format("weight parts are given for {} stages; the backward pass has {}",
+                              schedule.weight_parts.size(), backward_stages));
+  }
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     const auto& ranks = schedule.ranks(pass);
     for (const Stage stage : all<Stage>(ranks.size())) {
@@ -87,8 +100,9 @@ void check_placement(const Schedule& schedule, Findings& findings) {
     for (const Action& action : schedule.actions[rank]) {
       const Placed at{rank, position++, action};
       if (!is_within(schedule, action)) {
-        findings.add(Rule::placement, at, "expected stages below {}, micro-batches below {}, slices below {}",
-                     schedule.ranks(pass_of(action.op)).size(), schedule.shape.micro_batches, schedule.shape.slices);
+        findings.add(Rule::placement, at, "expected stages below {}, micro-batches below {}, slices below {}{}",
+                     schedule.ranks(pass_of(action.op)).size(), schedule.shape.micro_batches, schedule.shape.slices,
+                     expected_of_part(schedule, action));
       } else if (!is_placed(schedule, at.node())) {
         findings.add(Rule::placement, at, "stage {} is on rank {}; list the action there", action.stage,
                      expected_rank(schedule, action));

@@ -73,25 +73,66 @@ class CellCoverage {
   void check_gradients() const {
     const bool whole = has(Op::backward);
     const bool input = has(Op::backward_input);
-    const bool weight = has(Op::backward_weight);
+    const bool weight = has(Op::backward_weight) || listed_parts() > 0;
     if (!whole && !input && !weight)
       return missing(Op::backward, "a stage runs backward once for each micro-batch: B, or I and W");
     if (whole && input) surplus(Op::backward_input, "the list has the whole B too; expected B alone, or I and W");
-    if (whole && weight) surplus(Op::backward_weight, "the list has the whole B too; expected B alone, or I and W");
+    if (whole && weight) surplus_weights("the list has the whole B too; expected B alone, or I and W");
     if (whole) return;
     if (!input) missing(Op::backward_input, "W needs it");
-    if (!weight) missing(Op::backward_weight, "without it the weight gradients lack this micro-batch");
+    check_weight();
+  }
+
+  /// Either W in one, or each of its parts.
+  void check_weight() const {
+    constexpr std::string_view why = "without it the weight gradients lack this micro-batch";
+    const std::int32_t listed = listed_parts();
+    if (has(Op::backward_weight)) {
+      if (listed > 0) surplus_weights("the list has W in one and in parts; expected one or the other");
+    } else if (listed == 0) {
+      missing(Op::backward_weight, why);
+    } else {
+      for_each_part([&](const Action& part) {
+        if (!index_.contains(part)) missing(part, why);
+      });
+    }
+  }
+
+  template <class Visit>
+  void for_each_part(const Visit& visit) const {
+    const std::int32_t parts = index_.schedule().parts_of_weight(cell_.stage);
+    if (parts == 1) return;
+    Action part = action(Op::backward_weight);
+    while (part.part < parts) {
+      ++part.part;
+      visit(part);
+    }
+  }
+
+  std::int32_t listed_parts() const {
+    std::int32_t listed = 0;
+    for_each_part([&](const Action& part) { listed += index_.contains(part) ? 1 : 0; });
+    return listed;
+  }
+
+  void surplus_weights(std::string_view why) const {
+    if (has(Op::backward_weight)) surplus(Op::backward_weight, why);
+    for_each_part([&](const Action& part) {
+      if (index_.contains(part)) surplus(part, why);
+    });
   }
 
   Action action(Op op) const { return {op, cell_.stage, cell_.micro_batch, cell_.slice}; }
   Rank rank(Op op) const { return holder_of(index_.schedule(), action(op)); }
   bool has(Op op) const { return index_.contains(action(op)); }
-  void missing(Op op, std::string_view why) const {
-    findings_.add(Rule::coverage, rank(op), "`{}` is missing; {}", findings_.text(action(op)), why);
+  void missing(Op op, std::string_view why) const { missing(action(op), why); }
+  void missing(const Action& lacking, std::string_view why) const {
+    findings_.add(Rule::coverage, rank(lacking.op), "`{}` is missing; {}", findings_.text(lacking), why);
   }
-  void surplus(Op op, std::string_view why) const {
-    const auto position = index_.position_of({rank(op), action(op)});
-    findings_.add(Rule::coverage, Placed{rank(op), position.value_or(-1), action(op)}, "{}", why);
+  void surplus(Op op, std::string_view why) const { surplus(action(op), why); }
+  void surplus(const Action& listed, std::string_view why) const {
+    const ActionOnRank node{rank(listed.op), listed};
+    findings_.add(Rule::coverage, Placed{node.rank, index_.position_of(node).value_or(-1), listed}, "{}", why);
   }
 
   const ScheduleIndex& index_;

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "schedule/semantics.hpp"
 #include "schedule/validator_rules.hpp"
@@ -83,23 +84,34 @@ void check_missing(const ScheduleIndex& index, const Placed& at, Findings& findi
 }
 
 /// The order of additions to the weight gradients of each stage: those of B with I (norms, biases and tables), or of B
-/// with W (matrices).
+/// with W (matrices). Parts of W have gradients of their own, so that each part has an order of its own.
 class AdditionOrder {
  public:
   AdditionOrder(const Schedule& schedule, Op split_op, Findings& findings)
-      : split_op_{split_op}, last_(schedule.most_stages()), findings_{findings} {}
+      : split_op_{split_op}, last_(schedule.most_stages()), findings_{findings} {
+    for (const Stage stage : all<Stage>(last_.size())) {
+      const std::int32_t parts = split_op == Op::backward_weight ? schedule.parts_of_weight(stage) : 1;
+      last_[stage].resize(static_cast<std::size_t>(parts));
+    }
+  }
 
   void see(const Placed& at) {
     if (at.action.op != Op::backward && at.action.op != split_op_) return;
-    auto& last = last_[at.action.stage];
-    if (last && key(*last) > key(at.action) && is_reported_here(*last, at.action)) {
+    auto& parts = last_[at.action.stage];
+    const bool adds_all = at.action.part == 0;
+    const auto begin = adds_all ? parts.begin() : parts.begin() + at.action.part - 1;
+    const auto end = adds_all ? parts.end() : begin + 1;
+    const auto late = std::find_if(begin, end, [&](const auto& last) {
+      return last && key(*last) > key(at.action) && is_reported_here(*last, at.action);
+    });
+    if (late != end) {
       findings_.add(
           Rule::accumulation_order, at,
           "adds to the weight gradients after `{}`; expected micro-batches ascending and slices descending, so that "
           "the sums are the same in every schedule",
-          findings_.text(*last));
+          findings_.text(**late));
     }
-    last = at.action;
+    std::fill(begin, end, at.action);
   }
 
  private:
@@ -112,7 +124,7 @@ class AdditionOrder {
   }
 
   Op split_op_;
-  PerStage<std::optional<Action>> last_;
+  PerStage<std::vector<std::optional<Action>>> last_;  // of each part
   Findings& findings_;
 };
 

@@ -55,10 +55,11 @@ class Bound {
     return fits && (next.action.op != Op::backward_input || waiting < limit_);
   }
 
-  /// What the action adds to the bytes in use; negative for W.
-  Bytes change_by(const Action& action) const {
+  /// What the action adds to the bytes in use; negative for the W, or the last part of one, that frees them.
+  Bytes change_by(const Action& action, bool completes_weight) const {
     if (room_ == nullptr) return Bytes{0};
     if (action.op != Op::backward_weight) return taken_by(action);
+    if (!completes_weight) return Bytes{0};
     return Bytes{0} - room_->kept[action.stage] - room_->operands[action.stage];
   }
 
@@ -74,19 +75,24 @@ class Bound {
   const Schedule* schedule_ = nullptr;
 };
 
+/// What is put into a gap at once: one part of a W, or all that is left of it.
+enum class Grain : std::uint8_t { part, whole };
+
 /// Runs a schedule without Ws in time and puts them in on the way. When the inputs of an action are there and its rank
 /// is free are both known before it is placed, so each gap is known in full when it is filled.
 class Filling {
  public:
-  Filling(const DependenceGraph& graph, std::int32_t ranks, const Durations& durations, const Bound& bound)
+  Filling(const DependenceGraph& graph, const Schedule& schedule, const Durations& durations, const Bound& bound)
       : graph_{graph},
+        schedule_{schedule},
         durations_{durations},
         bound_{bound},
         ready_(static_cast<std::size_t>(graph.size())),
-        ranks_(ranks) {}
+        ranks_(schedule.shape.ranks) {}
 
   /// Takes the nodes in `order`; fills gaps with Ws that are longer by at most `overhang` of their own length.
-  void run(const std::vector<std::int32_t>& order, double overhang) {
+  void run(const std::vector<std::int32_t>& order, Grain grain, double overhang) {
+    grain_ = grain;
     for (const std::int32_t node : order) {
       const ActionOnRank action = graph_.action_of(node);
       const Seconds ready = ready_[static_cast<std::size_t>(node)];
@@ -114,7 +120,7 @@ class Filling {
  private:
   struct OneRank {
     std::vector<Action> list;
-    std::deque<Action> kept;  // Ws whose I is in the list
+    std::deque<Action> kept;  // Ws whose I is in the list, each with the part of it that is next
     Seconds free;             // when the last action of the list ends
     Bytes in_use;
   };
@@ -123,37 +129,75 @@ class Filling {
   void fill_gap(const ActionOnRank& next, Seconds ready, double overhang) {
     OneRank& rank = ranks_[next.rank];
     const auto fits = [&] {
-      const Seconds length = durations_({next.rank, rank.kept.front()});
+      const Seconds length = length_of(next.rank, rank.kept.front());
       return rank.free.value + length.value <= ready.value + overhang * length.value;
     };
     while (!rank.kept.empty() && fits()) append_weight_gradient(next.rank);
     while (!rank.kept.empty() && !bound_.allows(next, rank.kept.size(), rank.in_use)) append_weight_gradient(next.rank);
   }
 
+  /// Of what would be put into a gap next.
+  Seconds length_of(Rank rank, Action weight) const {
+    Seconds length = durations_({rank, weight});
+    while (grain_ == Grain::whole && !completes_weight(weight)) {
+      ++weight.part;
+      length += durations_({rank, weight});
+    }
+    return length;
+  }
+
   void append_weight_gradient(Rank rank) {
-    const Action action = ranks_[rank].kept.front();
-    ranks_[rank].kept.pop_front();
-    append({rank, action}, ranks_[rank].free);
+    auto& kept = ranks_[rank].kept;
+    bool completes = false;
+    do {
+      const Action weight = kept.front();
+      completes = completes_weight(weight);
+      if (completes) {
+        kept.pop_front();
+      } else {
+        ++kept.front().part;
+      }
+      append({rank, weight}, ranks_[rank].free);
+    } while (grain_ == Grain::whole && !completes);
+  }
+
+  bool completes_weight(const Action& action) const {
+    return action.part == 0 || action.part == schedule_.parts_of_weight(action.stage);
+  }
+
+  /// The W of an I; where it is cut into parts, the first.
+  Action weight_of(const Action& input) const {
+    const bool is_whole = schedule_.parts_of_weight(input.stage) == 1;
+    return {Op::backward_weight, input.stage, input.micro_batch, input.slice, is_whole ? std::uint8_t{0} : first_part};
   }
 
   /// Returns when the action ends.
   Seconds append(const ActionOnRank& node, Seconds ready) {
     OneRank& rank = ranks_[node.rank];
     rank.list.push_back(node.action);
-    rank.in_use += bound_.change_by(node.action);
+    rank.in_use += bound_.change_by(node.action, completes_weight(node.action));
     rank.free = std::max(rank.free, ready) + durations_(node);
-    if (node.action.op == Op::backward_input) {
-      rank.kept.push_back({Op::backward_weight, node.action.stage, node.action.micro_batch, node.action.slice});
-    }
+    if (node.action.op == Op::backward_input) rank.kept.push_back(weight_of(node.action));
     return rank.free;
   }
 
+  static constexpr std::uint8_t first_part = 1;
+
   const DependenceGraph& graph_;
+  const Schedule& schedule_;
   const Durations& durations_;
   const Bound& bound_;
+  Grain grain_ = Grain::whole;
   std::vector<Seconds> ready_;  // of each node: when what it waits for has ended
   PerRank<OneRank> ranks_;
 };
+
+/// Parts together are tried too, so that a schedule with parts takes no longer than one without.
+std::vector<Grain> grains_of(const Schedule& schedule) {
+  const auto& parts = schedule.weight_parts;
+  const bool has_parts = std::any_of(parts.begin(), parts.end(), [](std::uint8_t count) { return count > 1; });
+  return has_parts ? std::vector{Grain::whole, Grain::part} : std::vector{Grain::whole};
+}
 
 Schedule placed(const Schedule& schedule, const Durations& durations, const Bound& bound) {
   const Schedule inputs = add_communication(without_weight_gradients(schedule));
@@ -168,12 +212,14 @@ Schedule placed(const Schedule& schedule, const Durations& durations, const Boun
   }
   Schedule result = schedule;
   Seconds shortest{std::numeric_limits<double>::infinity()};
-  for (const double overhang : {1.0, 0.75, 0.5, 0.25, 0.0}) {
-    Filling filling{graph, schedule.shape.ranks, durations, bound};
-    filling.run(*order, overhang);
-    if (filling.step() >= shortest) continue;
-    shortest = filling.step();
-    for (const Rank rank : all<Rank>(schedule.shape.ranks)) result.actions[rank] = filling.list(rank);
+  for (const Grain grain : grains_of(schedule)) {
+    for (const double overhang : {1.0, 0.75, 0.5, 0.25, 0.0}) {
+      Filling filling{graph, schedule, durations, bound};
+      filling.run(*order, grain, overhang);
+      if (filling.step() >= shortest) continue;
+      shortest = filling.step();
+      for (const Rank rank : all<Rank>(schedule.shape.ranks)) result.actions[rank] = filling.list(rank);
+    }
   }
   return result;
 }

@@ -24,7 +24,7 @@ struct WeightRoom {
 Durations unit_durations();
 
 /// Replaces each B by I and W, and moves the Ws to where their rank would wait (MEPipe's filling, EuroSys 2025, at the
-/// grain of one stage, micro-batch and slice).
+/// grain of one stage, micro-batch and slice, or of single matrix products).
 ///
 /// The Ws of a rank stay in the order of its Is, so that gradients add up in the order that the validator asks for
 /// (V8). An I waits for earlier Ws where `limit` of them are kept already: no more weight operands are live on a rank.
@@ -32,6 +32,10 @@ Durations unit_durations();
 /// than the gap it may be is tried in quarters of its own length, up to where every W directly follows its I, and the
 /// shortest step is taken, of equal ones that with the Ws earlier. So the step is never longer than with B for I and W
 /// together.
+///
+/// Where `schedule.weight_parts` cuts a stage's W into parts, each fills a gap for itself, in turn; the limit counts
+/// whole Ws, of which some part waits. Parts of a W that stay together are tried too: a step with parts is never longer
+/// than one without, if the durations of the parts add up.
 ///
 /// `schedule` holds compute actions only: F, B, and R where stages recompute. @pre limit >= 1
 /// @throws Error bad_input for a limit below 1; damaged_input if the schedule cannot run.

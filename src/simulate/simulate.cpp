@@ -125,7 +125,7 @@ Prices unit_prices() {
 }
 
 Prices unit_prices(const Schedule& schedule) {
-  return [&schedule](const ActionOnRank& node) { return unit_duration(schedule, node.action.op); };
+  return [&schedule](const ActionOnRank& node) { return unit_duration(schedule, node.action); };
 }
 
 Timeline simulate(const Schedule& schedule, const Prices& prices, const std::vector<RankPlan>& plans,

@@ -29,6 +29,7 @@ Json arguments_of(const Span& span) {
   if (is_per_micro_batch(span.action.op)) {
     arguments["micro_batch"] = span.action.micro_batch.value();
     arguments["slice"] = span.action.slice.value();
+    if (span.action.part != 0) arguments["part"] = span.action.part;
   }
   if (span.peer >= 0) arguments["peer"] = span.peer;
   if (span.bytes.value > 0) arguments["bytes"] = span.bytes.value;

@@ -26,7 +26,7 @@ constexpr hsize_t rows_per_chunk = 4096;
 /// A row of /spans in memory; the file holds the same members packed.
 struct SpanRow {
   std::int32_t step, rank;
-  std::uint8_t lane, op;
+  std::uint8_t lane, op, part;
   std::int32_t peer, stage, micro_batch, slice;
   double start, end;
   std::int64_t bytes;
@@ -44,6 +44,7 @@ SpanRow row_of(const Span& span) {
           span.rank,
           static_cast<std::uint8_t>(span.lane),
           static_cast<std::uint8_t>(span.action.op),
+          span.action.part,
           span.peer,
           span.action.stage.value(),
           span.action.micro_batch.value(),
@@ -58,7 +59,7 @@ Span span_of(const SpanRow& row) {
           row.rank,
           static_cast<Lane>(row.lane),
           row.peer,
-          {static_cast<Op>(row.op), Stage{row.stage}, MicroBatch{row.micro_batch}, Slice{row.slice}},
+          {static_cast<Op>(row.op), Stage{row.stage}, MicroBatch{row.micro_batch}, Slice{row.slice}, row.part},
           {row.start},
           {row.end},
           {row.bytes}};
@@ -104,6 +105,7 @@ hdf5::Type span_type(const Doing& doing) {
                    {"rank", offsetof(SpanRow, rank), H5T_NATIVE_INT32},
                    {"lane", offsetof(SpanRow, lane), lanes.get()},
                    {"op", offsetof(SpanRow, op), ops.get()},
+                   {"part", offsetof(SpanRow, part), H5T_NATIVE_UINT8},
                    {"peer", offsetof(SpanRow, peer), H5T_NATIVE_INT32},
                    {"stage", offsetof(SpanRow, stage), H5T_NATIVE_INT32},
                    {"micro_batch", offsetof(SpanRow, micro_batch), H5T_NATIVE_INT32},

@@ -219,7 +219,7 @@ std::map<Action, std::int64_t> lockstep_slots(const Schedule& schedule, std::int
 
 /// What the action needs on the compute lanes of all ranks.
 std::vector<Action> compute_needs(const Schedule& schedule, const Action& action) {
-  const auto& [op, stage, micro_batch, slice] = action;
+  const auto& [op, stage, micro_batch, slice, part] = action;
   std::vector<Action> needs;
   if (op == Op::forward) {
     if (stage.value() > 0) needs.push_back({op, stage.previous(), micro_batch, slice});

@@ -40,7 +40,7 @@ Seconds uneven_price(const Schedule& schedule, const ActionOnRank& node) {
   if (lane_of(node.action.op) == Lane::send) return Seconds{0.3};
   const double slices = schedule.shape.slices;
   const double growth = 0.8 + 0.4 * (node.action.slice.value() + 0.5) / slices;
-  return Seconds{growth * unit_duration(schedule, node.action.op).value};
+  return Seconds{growth * unit_duration(schedule, node.action).value};
 }
 
 class MemoryWaits : public testing::TestWithParam<const char*> {};
