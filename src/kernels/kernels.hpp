@@ -35,11 +35,22 @@ namespace penstock {
 struct AttentionShape {
   std::int64_t sequences = 1;
   std::int64_t query_tokens = 0;
-  std::int64_t key_tokens = 0;
+  std::int64_t key_tokens = 0;  ///< of all chunks
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   std::int64_t head_size = 0;
-  bool causal = true;  ///< query t sees keys 0..t (query_tokens == key_tokens); else all keys
+  /// Query t sees keys 0..t of the newest chunk, which has query_tokens, and all keys of the chunks before; else all.
+  bool causal = true;
+};
+
+/// The keys and values of consecutive tokens, those of a slice: [sequences * tokens, kv_heads * head_size] with tokens
+/// of the chunk. A list of chunks ascends; its last is the newest.
+struct KeyValueChunk {
+  ConstMatrix k;
+  ConstMatrix v;
+  /// Gradient calls: sums of type A, shapes of k and v. May be empty for the newest chunk.
+  Matrix k_gradient = {};
+  Matrix v_gradient = {};
 };
 
 /// Upper bounds of what will be asked of a Kernels object: the size of its scratch follows from them.
@@ -105,13 +116,28 @@ class Kernels {
   enum class Rotation : std::uint8_t { forward, inverse };
   virtual void rotate(Matrix x, std::int64_t heads, std::int64_t tokens_per_sequence, std::int64_t first_position,
                       double theta, Rotation rotation) = 0;
-  /// out[Tq, heads*d] = softmax(q k^T) v per head; log_sum_exp (A) is [heads, Tq]. Memory linear in the tokens.
-  virtual void attention(const AttentionShape& shape, Matrix out, Matrix log_sum_exp, ConstMatrix q, ConstMatrix k,
-                         ConstMatrix v) = 0;
-  /// dq, dk, dv of out_gradient, all of type S, overwritten.
+  /// out[Tq, heads*d] = softmax(q k^T) v per head, over the keys of all chunks; log_sum_exp (A) is [heads, Tq]. Chunks
+  /// are merged in their order in the accumulation type; the merged result is rounded once. Memory linear in the
+  /// tokens.
+  virtual void attention(const AttentionShape& shape, Matrix out, Matrix log_sum_exp, ConstMatrix q,
+                         std::span<const KeyValueChunk> chunks) = 0;
+  /// dq of out_gradient, and dk, dv of the newest chunk, all of type S, overwritten. The gradients of the keys and
+  /// values of earlier chunks are added to their sums; those that the newest has in its sums already are part of dk and
+  /// dv, which are rounded once.
   virtual void attention_gradient(const AttentionShape& shape, Matrix dq, Matrix dk, Matrix dv,
                                   ConstMatrix out_gradient, ConstMatrix out, ConstMatrix log_sum_exp, ConstMatrix q,
-                                  ConstMatrix k, ConstMatrix v) = 0;
+                                  std::span<const KeyValueChunk> chunks) = 0;
+  /// The same with all keys in one chunk.
+  void attention(const AttentionShape& shape, Matrix out, Matrix log_sum_exp, ConstMatrix q, ConstMatrix k,
+                 ConstMatrix v) {
+    const KeyValueChunk chunk{k, v};
+    attention(shape, out, log_sum_exp, q, {&chunk, 1});
+  }
+  void attention_gradient(const AttentionShape& shape, Matrix dq, Matrix dk, Matrix dv, ConstMatrix out_gradient,
+                          ConstMatrix out, ConstMatrix log_sum_exp, ConstMatrix q, ConstMatrix k, ConstMatrix v) {
+    const KeyValueChunk chunk{k, v};
+    attention_gradient(shape, dq, dk, dv, out_gradient, out, log_sum_exp, q, {&chunk, 1});
+  }
 
   // --- elementwise --------------------------------------------------------------------------------------------------
   /// out = round(a + b): the residual stream is rounded after every add. out may be a or b.

@@ -336,6 +336,65 @@ std::vector<Operation> attention_operations(const std::string& suffix, Attention
            {"dq", "dk", "dv"}}};
 }
 
+/// Attention of the last slice of a sequence to its own keys and to those of two earlier, longer slices. The newest
+/// chunk's sums, of a slice behind it, are there or not.
+std::vector<Operation> sliced_attention_operations(const std::string& suffix, AttentionShape base, bool has_later) {
+  const auto shape_for = [=](std::int64_t tokens) {
+    AttentionShape shape = base;
+    shape.query_tokens = tokens;
+    shape.key_tokens = 3 * tokens + 2;
+    return shape;
+  };
+  const auto chunks_of = [=](Tensors& t) {
+    std::vector<KeyValueChunk> chunks;
+    for (const char* number : {"0", "1", "2"}) {
+      const auto matrix = [&](const char* name) { return t.at(std::string{name} + number).matrix(); };
+      chunks.push_back({matrix("k"), matrix("v"), matrix("dk_sum"), matrix("dv_sum")});
+    }
+    if (!has_later) chunks.back().k_gradient = chunks.back().v_gradient = {};
+    return chunks;
+  };
+  const auto make = [=](DType storage, std::int64_t tokens) {
+    const AttentionShape shape = shape_for(tokens);
+    const std::int64_t queries = shape.sequences * tokens;
+    const std::int64_t q_width = shape.heads * shape.head_size;
+    const std::int64_t kv_width = shape.kv_heads * shape.head_size;
+    Maker maker{storage, {}};
+    maker.s("out", queries, q_width)
+        .a("lse", shape.heads, queries)
+        .s("q", queries, q_width)
+        .s("dout", queries, q_width)
+        .s("dq", queries, q_width)
+        .s("dk", queries, kv_width)
+        .s("dv", queries, kv_width);
+    for (const char* number : {"0", "1", "2"}) {
+      const std::int64_t keys = number[0] == '2' ? queries : queries + shape.sequences;
+      for (const char* name : {"k", "v"}) maker.s(std::string{name} + number, keys, kv_width);
+      for (const char* name : {"dk_sum", "dv_sum"}) maker.a(std::string{name} + number, keys, kv_width);
+    }
+    // The gradient takes what the forward left.
+    Tensors exact = in_double(maker.tensors);
+    make_reference_kernels()->attention(shape, exact["out"].matrix(), exact["lse"].matrix(), exact["q"].matrix(),
+                                        chunks_of(exact));
+    for (const auto* name : {"out", "lse"}) maker.tensors[name].set(exact[name].values());
+    return maker.tensors;
+  };
+  const auto shape_of = [=](Tensors& t) { return shape_for(t["q"].rows() / base.sequences); };
+  return {{"attention" + suffix,
+           make,
+           [=](Kernels& k, Tensors& t) {
+             k.attention(shape_of(t), t["out"].matrix(), t["lse"].matrix(), t["q"].matrix(), chunks_of(t));
+           },
+           {"out", "lse"}},
+          {"attention_gradient" + suffix,
+           make,
+           [=](Kernels& k, Tensors& t) {
+             k.attention_gradient(shape_of(t), t["dq"].matrix(), t["dk"].matrix(), t["dv"].matrix(), t["dout"].matrix(),
+                                  t["out"].matrix(), t["lse"].matrix(), t["q"].matrix(), chunks_of(t));
+           },
+           {"dq", "dk", "dv", "dk_sum0", "dv_sum0", "dk_sum1", "dv_sum1"}}};
+}
+
 std::vector<Operation> loss_operations() {
   const auto make = [](DType storage, std::int64_t tokens) {
     Maker maker{storage, {}};
@@ -380,6 +439,9 @@ std::vector<Operation> make_operations() {
   append(attention_operations("", {.sequences = 2, .heads = 3, .kv_heads = 3, .head_size = 10}, 0));
   append(attention_operations("_grouped", {.sequences = 1, .heads = 6, .kv_heads = 2, .head_size = 33}, 0));
   append(attention_operations("_to_more_keys", {.sequences = 2, .heads = 2, .kv_heads = 1, .head_size = 16}, 530));
+  append(
+      sliced_attention_operations("_of_a_slice", {.sequences = 2, .heads = 3, .kv_heads = 3, .head_size = 10}, true));
+  append(sliced_attention_operations("_of_the_last_slice", {.heads = 6, .kv_heads = 2, .head_size = 33}, false));
   append(loss_operations());
   return all;
 }
@@ -393,10 +455,11 @@ const std::vector<Operation>& operations() {
 
 TestedKernels::TestedKernels(std::int32_t threads)
     : workers_{std::make_unique<Workers>(threads)}, kernels_{make_host_kernels(*workers_)} {
-  const KernelLimits limits{.tokens = 700,
-                            .width = 5003,
-                            .vocabulary = vocabulary,
-                            .attention = {.query_tokens = 700, .key_tokens = 1230, .heads = 6, .head_size = 33}};
+  const KernelLimits limits{
+      .tokens = 700,
+      .width = 5003,
+      .vocabulary = vocabulary,
+      .attention = {.query_tokens = 700, .key_tokens = 1230, .heads = 6, .head_size = 33, .causal = false}};
   const Bytes bytes = kernels_->scratch_bytes(limits);
   scratch_ = GuardedTensor{DType::i32, 1, divide_up(bytes.value, 4)};
   kernels_->bind_scratch({scratch_.matrix().data, static_cast<std::size_t>(bytes.value)});

@@ -4,25 +4,65 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "kernels/attention_chunks.hpp"
 #include "kernels/reference/reference_kernels.hpp"
 #include "kernels/reference/values.hpp"
 
 namespace penstock::reference {
 namespace {
 
-void check(std::string_view operation, const AttentionShape& shape, const ConstMatrix& q, const ConstMatrix& k,
-           const ConstMatrix& v, const ConstMatrix& log_sum_exp) {
-  require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "{}: {} heads cannot share {} key heads", operation,
-          shape.heads, shape.kv_heads);
-  require(!shape.causal || shape.query_tokens == shape.key_tokens,
-          "{}: causal attention needs as many queries as keys, got {} and {}", operation, shape.query_tokens,
-          shape.key_tokens);
+void check(std::string_view operation, const AttentionShape& shape, const ConstMatrix& q,
+           const ConstMatrix& log_sum_exp) {
   const std::int64_t queries = shape.sequences * shape.query_tokens;
-  const std::int64_t keys = shape.sequences * shape.key_tokens;
   expect_shape(operation, "q", q, queries, shape.heads * shape.head_size);
-  expect_shape(operation, "k", k, keys, shape.kv_heads * shape.head_size);
-  expect_shape(operation, "v", v, keys, shape.kv_heads * shape.head_size);
   expect_shape(operation, "log_sum_exp", log_sum_exp, shape.heads, queries);
+}
+
+// The rows of all chunks of one of their matrices, sequence after sequence, each with its chunks in order.
+template <class Member>
+Values joined(const AttentionShape& shape, std::span<const KeyValueChunk> chunks, Member member) {
+  Values all{shape.sequences * shape.key_tokens, shape.kv_heads * shape.head_size};
+  std::int64_t before = 0;
+  for (const KeyValueChunk& chunk : chunks) {
+    const Values part = load(chunk.*member);
+    const std::int64_t tokens = tokens_of(shape, chunk);
+    for (std::int64_t row = 0; row < part.rows; ++row) {
+      const std::int64_t to = row / tokens * shape.key_tokens + before + row % tokens;
+      std::copy_n(part.row(row), part.columns, all.row(to));
+    }
+    before += tokens;
+  }
+  return all;
+}
+
+// The rows of `all`, joined as above, that belong to the chunk behind `before` tokens.
+Values part_of(const AttentionShape& shape, const KeyValueChunk& chunk, std::int64_t before, const Values& all) {
+  const std::int64_t tokens = tokens_of(shape, chunk);
+  Values part{chunk.k.rows, chunk.k.columns};
+  for (std::int64_t row = 0; row < part.rows; ++row) {
+    std::copy_n(all.row(row / tokens * shape.key_tokens + before + row % tokens), part.columns, part.row(row));
+  }
+  return part;
+}
+
+// Stores the newest chunk's gradients, its sums included, and adds those of the others to theirs.
+void give_gradients(const AttentionShape& shape, std::span<const KeyValueChunk> chunks, const Matrix& newest,
+                    Matrix KeyValueChunk::*sums, const Values& all) {
+  std::int64_t before = 0;
+  for (const KeyValueChunk& chunk : chunks) {
+    Values part = part_of(shape, chunk, before, all);
+    before += tokens_of(shape, chunk);
+    const Matrix sum = chunk.*sums;
+    if (&chunk != &chunks.back()) {
+      add_to(sum, part);
+      continue;
+    }
+    if (sum) {
+      const Values earlier = load(sum);
+      for (std::size_t i = 0; i < part.items.size(); ++i) part.items[i] += earlier.items[i];
+    }
+    store(newest, part);
+  }
 }
 
 double dot(const double* a, const double* b, std::int64_t size) {
@@ -55,7 +95,7 @@ void for_each_query(const AttentionShape& shape, const Body& body) {
                  .row = row,
                  .column = head * shape.head_size,
                  .first_key = row / shape.query_tokens * shape.key_tokens,
-                 .keys = shape.causal ? token + 1 : shape.key_tokens,
+                 .keys = shape.causal ? shape.key_tokens - shape.query_tokens + token + 1 : shape.key_tokens,
                  .key_column = head / sharing * shape.head_size});
     }
   }
@@ -110,12 +150,13 @@ void ReferenceKernels::rotate(Matrix x, std::int64_t heads, std::int64_t tokens_
 }
 
 void ReferenceKernels::attention(const AttentionShape& shape, Matrix out, Matrix log_sum_exp, ConstMatrix q,
-                                 ConstMatrix k, ConstMatrix v) {
-  check("attention", shape, q, k, v, log_sum_exp);
+                                 std::span<const KeyValueChunk> chunks) {
+  check_chunks("attention", shape, q, chunks);
+  check("attention", shape, q, log_sum_exp);
   expect_shape("attention", "out", out, q.rows, q.columns);
   const Values queries = load(q);
-  const Values keys = load(k);
-  const Values values = load(v);
+  const Values keys = joined(shape, chunks, &KeyValueChunk::k);
+  const Values values = joined(shape, chunks, &KeyValueChunk::v);
   Values result{out.rows, out.columns};
   for_each_query(shape, [&](const Query& query) {
     const std::vector<double> scores = scores_of(shape, query, queries, keys);
@@ -133,21 +174,22 @@ void ReferenceKernels::attention(const AttentionShape& shape, Matrix out, Matrix
 // = p do.
 void ReferenceKernels::attention_gradient(const AttentionShape& shape, Matrix dq, Matrix dk, Matrix dv,
                                           ConstMatrix out_gradient, ConstMatrix out, ConstMatrix log_sum_exp,
-                                          ConstMatrix q, ConstMatrix k, ConstMatrix v) {
-  check("attention_gradient", shape, q, k, v, log_sum_exp);
+                                          ConstMatrix q, std::span<const KeyValueChunk> chunks) {
+  check_gradient_chunks("attention_gradient", shape, q, chunks);
+  check("attention_gradient", shape, q, log_sum_exp);
   expect_shape("attention_gradient", "out_gradient", out_gradient, q.rows, q.columns);
   expect_shape("attention_gradient", "out", out, q.rows, q.columns);
   expect_shape("attention_gradient", "dq", dq, q.rows, q.columns);
-  expect_shape("attention_gradient", "dk", dk, k.rows, k.columns);
-  expect_shape("attention_gradient", "dv", dv, v.rows, v.columns);
+  expect_shape("attention_gradient", "dk", dk, chunks.back().k.rows, chunks.back().k.columns);
+  expect_shape("attention_gradient", "dv", dv, chunks.back().v.rows, chunks.back().v.columns);
   const Values queries = load(q);
-  const Values keys = load(k);
-  const Values values = load(v);
+  const Values keys = joined(shape, chunks, &KeyValueChunk::k);
+  const Values values = joined(shape, chunks, &KeyValueChunk::v);
   const Values upstream = load(out_gradient);
   const Values outputs = load(out);
   Values query_gradient{q.rows, q.columns};
-  Values key_gradient{k.rows, k.columns};
-  Values value_gradient{v.rows, v.columns};
+  Values key_gradient{keys.rows, keys.columns};
+  Values value_gradient{values.rows, values.columns};
   for_each_query(shape, [&](const Query& query) {
     const std::vector<double> scores = scores_of(shape, query, queries, keys);
     const double normalizer = element(log_sum_exp, query.head, query.row);
@@ -166,8 +208,8 @@ void ReferenceKernels::attention_gradient(const AttentionShape& shape, Matrix dq
     }
   });
   store(dq, query_gradient);
-  store(dk, key_gradient);
-  store(dv, value_gradient);
+  give_gradients(shape, chunks, dk, &KeyValueChunk::k_gradient, key_gradient);
+  give_gradients(shape, chunks, dv, &KeyValueChunk::v_gradient, value_gradient);
 }
 
 }  // namespace penstock::reference

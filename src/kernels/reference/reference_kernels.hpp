@@ -37,11 +37,11 @@ class ReferenceKernels final : public Kernels {
 
   void rotate(Matrix x, std::int64_t heads, std::int64_t tokens_per_sequence, std::int64_t first_position, double theta,
               Rotation rotation) override;
-  void attention(const AttentionShape& shape, Matrix out, Matrix log_sum_exp, ConstMatrix q, ConstMatrix k,
-                 ConstMatrix v) override;
+  void attention(const AttentionShape& shape, Matrix out, Matrix log_sum_exp, ConstMatrix q,
+                 std::span<const KeyValueChunk> chunks) override;
   void attention_gradient(const AttentionShape& shape, Matrix dq, Matrix dk, Matrix dv, ConstMatrix out_gradient,
-                          ConstMatrix out, ConstMatrix log_sum_exp, ConstMatrix q, ConstMatrix k,
-                          ConstMatrix v) override;
+                          ConstMatrix out, ConstMatrix log_sum_exp, ConstMatrix q,
+                          std::span<const KeyValueChunk> chunks) override;
 
   void add(Matrix out, ConstMatrix a, ConstMatrix b) override;
   void swiglu(Matrix out, ConstMatrix gate, ConstMatrix up) override;
