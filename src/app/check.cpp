@@ -85,7 +85,8 @@ ExitCode check_priced(const CheckCommand& command) {
   } else {
     for (const RankPlan& plan : plans) fmt::print("pipeline rank {}:\n{}\n\n", plan.rank, memory_table(plan));
   }
-  for (const RankPlan& plan : plans) check_capacity(plan, deck.memory.device);
+  for (const RankPlan& plan : plans)
+    check_capacity(plan, device_capacity(deck, hardware), capacity_name(deck, hardware));
   if (!command.json) {
     fmt::print("{}: the schedule is valid and the plan fits; start {} ranks\n", command.deck, plans.size());
   }

@@ -59,6 +59,14 @@ ModelledDeck read_modelled_deck(const std::string& path, const std::vector<std::
   return modelled;
 }
 
+Bytes device_capacity(const Deck& deck, const HardwareOptions& hardware) {
+  return hardware.unit ? deck.memory.device : hardware.device.memory - hardware.device.reserve;
+}
+
+std::string capacity_name(const Deck& deck, const HardwareOptions& hardware) {
+  return hardware.unit ? "memory.device" : fmt::format("device.memory - device.reserve of {}", *deck.hardware);
+}
+
 ModelledRun modelled_run(const Deck& deck, const HardwareOptions& hardware) {
   ModelledRun run;
   run.cost = cost_shape(deck);
@@ -71,6 +79,7 @@ ModelledRun modelled_run(const Deck& deck, const HardwareOptions& hardware) {
   run.steps_wait = steps_wait_for_norm(deck) ? StepsWait::for_norm : StepsWait::for_reduction;
   run.stream_parameters = deck.memory.parameters == Place::host;
   run.resident_stages = deck.memory.resident_stages;
+  run.capacity = device_capacity(deck, hardware);
   return run;
 }
 

@@ -41,11 +41,13 @@ std::optional<LateAction> late_here(const Deck& deck, const std::optional<LateAc
   return deck.testing.delay_rank == rank ? late : std::nullopt;
 }
 
-Bytes checked_capacity(const Deck& deck, const PricedSchedule& schedule, const Communicator& world) {
+Bytes checked_capacity(const Deck& deck, const HardwareOptions& hardware, const PricedSchedule& schedule,
+                       const Communicator& world) {
+  const Bytes capacity = device_capacity(deck, hardware);
   jointly(world, [&] {
-    for (const RankPlan& plan : schedule.plans()) check_capacity(plan, deck.memory.device);
+    for (const RankPlan& plan : schedule.plans()) check_capacity(plan, capacity, capacity_name(deck, hardware));
   });
-  return deck.memory.device;
+  return capacity;
 }
 
 }  // namespace
@@ -56,7 +58,7 @@ PricedRun::PricedRun(const Deck& deck, const HardwareOptions& hardware, const Co
       schedule_{price_on_all_ranks(deck, hardware, world), deck.device.time_scale},
       late_{late_action(deck, schedule_.schedule())},
       simulated_timeline_{schedule_.simulate(Rank{deck.testing.delay_rank.value_or(0)}, late_, simulated_)},
-      rank_{schedule_, world, checked_capacity(deck, schedule_, world), deck.testing.delays,
+      rank_{schedule_, world, checked_capacity(deck, hardware, schedule_, world), deck.testing.delays,
             late_here(deck, late_, world.rank())},
       stop_request_{deck.output.directory, deck.training.time_limit.value_or(Seconds{0})},
       progress_{deck.training.steps, deck.output.progress} {
@@ -90,7 +92,18 @@ void PricedRun::start() {
   }
   watchdog_ = end_job_without_progress(
       deck_.training.watchdog, [this] { return steps_.load() + rank_.executor().completed(); },
-      [this] { return rank_.executor().pending(); });
+      [this] { return rank_.executor().pending(); }, before_end());
+}
+
+BeforeEnd PricedRun::before_end() const {
+  return [this](ExitCode code, const std::string& reason) {
+    PricedSummary ending;
+    ending.version = program_version();
+    ending.reason = fmt::format("rank {}: {}", world_->rank(), reason);
+    ending.exit_code = static_cast<int>(code);
+    ending.schedule = schedule_.schedule().name;
+    leave_summary(deck_, world_->rank(), to_json(ending));
+  };
 }
 
 ExitCode PricedRun::run() {
@@ -107,10 +120,13 @@ bool PricedRun::has_stopped_early() const {
 }
 
 void PricedRun::run_step(std::int64_t step) {
-  or_end_job(*world_, [&] {
-    rank_.executor().run(static_cast<std::int32_t>(step), trace_ ? trace_->next_step() : nullptr,
-                         [this] { world_->barrier(); });
-  });
+  or_end_job(
+      *world_,
+      [&] {
+        rank_.executor().run(static_cast<std::int32_t>(step), trace_ ? trace_->next_step() : nullptr,
+                             [this] { world_->barrier(); });
+      },
+      before_end());
   const auto report = exchange(
       *world_, {rank_.executor().compute_busy(), rank_.peak(), stop_request_.reason(rank_.executor().duration()), {}});
   const auto row = measure(step, report);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "app/end_job.hpp"
 #include "app/metrics.hpp"
 #include "app/priced_rank.hpp"
 #include "app/priced_summary.hpp"
@@ -38,6 +39,7 @@ class PricedRun {
 
  private:
   void start();
+  BeforeEnd before_end() const;
   void refuse_other_hardware() const;
   void run_step(std::int64_t step);
   StepMetrics measure(std::int64_t step, const StepReport& report) const;

@@ -39,18 +39,19 @@ Seconds PricedSummary::mean_step() const {
 }
 
 std::string to_json(const PricedSummary& summary) {
-  return Json{{"version", summary.version},
-              {"reason", summary.reason},
-              {"exit_code", summary.exit_code},
-              {"schedule", summary.schedule},
-              {"time_scale", summary.time_scale},
-              {"completed_steps", summary.steps.size()},
-              {"simulated_step_seconds", summary.simulated_step.value},
-              {"fastest_step_seconds", summary.fastest_step().value},
-              {"mean_step_seconds", summary.mean_step().value},
-              {"ranks", ranks_json(summary.ranks)}}
-             .dump(2) +
-         "\n";
+  Json json{{"version", summary.version},
+            {"reason", summary.reason},
+            {"exit_code", summary.exit_code},
+            {"schedule", summary.schedule}};
+  if (!summary.steps.empty()) {
+    json["completed_steps"] = summary.steps.size();
+    json["time_scale"] = summary.time_scale;
+    json["simulated_step_seconds"] = summary.simulated_step.value;
+    json["fastest_step_seconds"] = summary.fastest_step().value;
+    json["mean_step_seconds"] = summary.mean_step().value;
+    json["ranks"] = ranks_json(summary.ranks);
+  }
+  return json.dump(2) + "\n";
 }
 
 std::string to_text(const PricedSummary& summary) {

@@ -25,12 +25,12 @@ struct PricedSummary {
   std::string schedule;
   double time_scale = 1;
   Seconds simulated_step{0};
-  std::vector<Seconds> steps;  ///< measured, in order; at least one
+  std::vector<Seconds> steps;  ///< measured, in order; none of a job that one rank ended
   std::vector<PricedRankSummary> ranks;
 
   /// The steps' best: whatever else the machine does makes a step longer, never shorter.
-  Seconds fastest_step() const;
-  Seconds mean_step() const;
+  Seconds fastest_step() const;  ///< @pre there are steps
+  Seconds mean_step() const;     ///< @pre there are steps
 };
 
 std::string to_json(const PricedSummary& summary);

@@ -54,6 +54,17 @@ std::string path_in_run(const Deck& deck, const char* name) {
   return (fs::path{deck.output.directory} / name).string();
 }
 
+void leave_summary(const Deck& deck, int rank, const std::string& json) {
+  const auto path = path_in_run(deck, "summary.json");
+  const auto own = fmt::format("{}.rank{}", path, rank);
+  try {
+    write_text(own, json);
+    fs::rename(own, path);
+  } catch (const std::exception& error) {
+    log::warning("{}", error.what());
+  }
+}
+
 void start_run_directory(const Deck& deck, EarlierRun earlier, const Communicator& world) {
   jointly(world, [&] {
     if (world.rank() != 0) return;

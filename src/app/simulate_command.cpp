@@ -30,14 +30,7 @@ struct Simulation {
 
   bool in_units() const { return modelled.hardware.unit; }
   TimeUnit unit() const { return in_units() ? TimeUnit::price : TimeUnit::second; }
-  /// What a device may hold. Unit hardware has no memory: that of the deck counts.
-  Bytes capacity() const {
-    const DeviceFigures& device = modelled.hardware.device;
-    return in_units() ? modelled.deck.memory.device : device.memory - device.reserve;
-  }
-  std::string capacity_name() const {
-    return in_units() ? "memory.device" : fmt::format("device.memory - device.reserve of {}", *modelled.deck.hardware);
-  }
+  Bytes capacity() const { return device_capacity(modelled.deck, modelled.hardware); }
   const RankPlan& largest() const {
     return *std::max_element(plans.begin(), plans.end(),
                              [](const RankPlan& a, const RankPlan& b) { return a.peak < b.peak; });
@@ -193,7 +186,8 @@ ExitCode simulate(const SimulateCommand& command) {
     print_report(simulation, command.columns);
   }
   std::fflush(stdout);  // what follows may end on standard error
-  check_capacity(simulation.largest(), simulation.capacity(), simulation.capacity_name());
+  check_capacity(simulation.largest(), simulation.capacity(),
+                 capacity_name(simulation.modelled.deck, simulation.modelled.hardware));
   return ExitCode::finished;
 }
 

@@ -41,15 +41,8 @@ auto TrainingRun::in_step(Work&& work) const {
 
 BeforeEnd TrainingRun::before_end() const {
   return [this](ExitCode code, const std::string& reason) {
-    // Beside its place, then renamed: several ranks may end the job.
-    const auto path = path_in_run(deck_, "summary.json");
-    const auto own = fmt::format("{}.rank{}", path, world_->rank());
-    try {
-      write_text(own, to_json(ending(code, fmt::format("rank {}: {}", world_->rank(), reason))));
-      std::filesystem::rename(own, path);
-    } catch (const std::exception& error) {
-      log::warning("{}", error.what());
-    }
+    penstock::leave_summary(deck_, world_->rank(),
+                            to_json(ending(code, fmt::format("rank {}: {}", world_->rank(), reason))));
   };
 }
 
