@@ -27,7 +27,7 @@ void upload_batch(RankState& state, const ComputeWork& work, const PlannedSchedu
   for (const Stage stage : {Stage{0}, planned.schedule.last_stage()}) {
     const auto& shape = planned.stages[stage];
     const bool own = stage == Stage{0} ? work.has_first_stage() : work.has_last_stage();
-    if (own) state.upload_tokens(stage, pack_tokens(inputs, targets, any.rows(), shape.first, shape.last));
+    if (own) state.upload_tokens(stage, pack_tokens(inputs, targets, shape));
     if (planned.schedule.shape.stages == 1) break;
   }
 }

@@ -41,6 +41,7 @@ class StageSizer {
     at(sizes, BufferKind::parameters) = bytes(parameters * element_);
     at(sizes, BufferKind::input) = stream_;
     at(sizes, BufferKind::output) = stream_;
+    at(sizes, BufferKind::key_values) = bytes(key_values(shape_.forward_stages[stage], element_));
     if (is_end) at(sizes, BufferKind::tokens) = token_bytes();
   }
 
@@ -56,7 +57,7 @@ class StageSizer {
     at(sizes, BufferKind::offloadable) = bytes(kept * shape_.offload_ratio);
     at(sizes, BufferKind::activations) = bytes(kept * (1 - shape_.offload_ratio));
     at(sizes, BufferKind::weight_operands) = bytes(operands(stage));
-    at(sizes, BufferKind::key_value_gradients) = bytes(key_value_gradients(stage));
+    at(sizes, BufferKind::key_value_gradients) = bytes(key_values(shape_.backward()[stage], 4));
     if (is_last(stage)) at(sizes, BufferKind::logits) = bytes(logits());
   }
 
@@ -97,17 +98,17 @@ class StageSizer {
     return 4 * tokens_ * model_.vocabulary / sharers;
   }
 
-  /// Of one micro-batch: inputs of the first stage, targets of the last, of either pass.
-  Bytes token_bytes() const { return bytes(4.0 * shape_.tokens() * shape_.slices); }
-
   /// fp32 masters and both moments.
   double optimizer_states(const StageParameters& parameters) const {
     return shape_.optimizer == Place::device ? 12 * stepped_parameters(shape_, parameters) : 0;
   }
 
-  /// fp32 sums for the keys and values of a slice.
-  double key_value_gradients(Stage stage) const {
-    return 4.0 * shape_.backward()[stage].size() * tokens_ * 2 * model_.kv_width();
+  /// Of one micro-batch: inputs of the first stage, targets of the last, of either pass.
+  Bytes token_bytes() const { return bytes(4.0 * shape_.tokens() * shape_.slices); }
+
+  /// The keys and values of a slice, or the sums of their gradients.
+  double key_values(const LayerRange& layers, double element) const {
+    return element * layers.size() * tokens_ * 2 * model_.kv_width();
   }
 
   double kept_bytes(Stage stage) const {

@@ -13,7 +13,7 @@ ComputeWork::ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& ker
       result_{result},
       math_{std::vector<std::unique_ptr<StageMath>>(static_cast<std::size_t>(planned.schedule.shape.stages))},
       fresh_{planned.schedule.shape.stages, true},
-      losses_(static_cast<std::size_t>(planned.schedule.shape.micro_batches), 0.0) {
+      losses_(static_cast<std::size_t>(planned.schedule.shape.micro_batches * planned.schedule.shape.slices), 0.0) {
   for (const Stage stage : all<Stage>(planned.schedule.shape.stages)) {
     if (planned.schedule.rank_of[stage] == rank) math_[stage] = std::make_unique<StageMath>(planned.stages[stage]);
   }
@@ -65,7 +65,7 @@ bool ComputeWork::has_last_stage() const {
 
 void ComputeWork::compute(const Action& action, const StageBuffers& buffers) {
   const auto& math = *math_[action.stage];
-  const auto own = of_micro_batch(action, buffers);
+  const auto own = of_slice(action, buffers);
   switch (action.op) {
     case Op::forward:
       forward(action, own);
@@ -82,7 +82,7 @@ void ComputeWork::compute(const Action& action, const StageBuffers& buffers) {
       math.backward_input(*kernels_, own, loss_scale_);
       break;
     case Op::backward_weight:
-      math.backward_weight(*kernels_, own);
+      math.backward_weight(*kernels_, own, products_of(action));
       break;
     default:
       fail(ExitCode::internal, "{} is no compute action", name_of(action.op));
@@ -102,7 +102,7 @@ void ComputeWork::forward(const Action& action, const StageBuffers& buffers) {
     math.forward(*kernels_, own, keep, nullptr);
     return;
   }
-  math.forward(*kernels_, own, keep, &losses_[static_cast<std::size_t>(action.micro_batch.value())]);
+  math.forward(*kernels_, own, keep, &losses_[index_of(action)]);
 }
 
 void ComputeWork::start_gradients(Stage stage, const StageBuffers& buffers) {
@@ -112,12 +112,23 @@ void ComputeWork::start_gradients(Stage stage, const StageBuffers& buffers) {
   kernels_->zero(Matrix{buffers.gradients, DType::f32, 1, bytes / size_of(DType::f32)});
 }
 
-StageBuffers ComputeWork::of_micro_batch(const Action& action, const StageBuffers& buffers) const {
+ProductRange ComputeWork::products_of(const Action& weight) const {
+  const std::int64_t products = math_[weight.stage]->weight_products();
+  if (weight.part == 0) return {0, products};
+  return products_of_part(weight.part, planned_->schedule.parts_of_weight(weight.stage), products);
+}
+
+std::size_t ComputeWork::index_of(const Action& action) const {
+  return static_cast<std::size_t>(action.micro_batch.value() * planned_->schedule.shape.slices + action.slice.value());
+}
+
+StageBuffers ComputeWork::of_slice(const Action& action, const StageBuffers& buffers) const {
   auto own = buffers;
   const auto& shape = math_[action.stage]->shape();
   if (buffers.tokens == nullptr || !(shape.first || shape.last)) return own;
   const std::int64_t blocks = (shape.first ? 1 : 0) + (shape.last ? 1 : 0);
-  const std::int32_t* start = buffers.tokens + action.micro_batch.value() * blocks * shape.rows();
+  const std::int32_t* start = buffers.tokens + action.micro_batch.value() * blocks * shape.rows() +
+                              shape.sequences * shape.tokens_of(action.slice).begin;
   own.tokens = shape.first ? start : nullptr;
   own.targets = shape.last ? start + (blocks - 1) * shape.rows() : nullptr;
   return own;
@@ -136,15 +147,21 @@ std::span<std::byte> ComputeWork::host_parameters(Stage stage) {
 }
 
 std::vector<std::int32_t> pack_tokens(std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets,
-                                      std::int64_t rows_per_micro_batch, bool first, bool last) {
+                                      const StageShape& shape) {
   std::vector<std::int32_t> packed;
-  const auto rows = static_cast<std::size_t>(rows_per_micro_batch);
   packed.reserve(inputs.size() * 2);
+  const auto add_slice = [&](std::span<const std::int32_t> from, TokenRange range) {
+    for (std::int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
+      const auto part = from.subspan(static_cast<std::size_t>(sequence * shape.tokens + range.begin),
+                                     static_cast<std::size_t>(range.count));
+      packed.insert(packed.end(), part.begin(), part.end());
+    }
+  };
+  const auto rows = static_cast<std::size_t>(shape.rows());
   for (std::size_t start = 0; start < inputs.size(); start += rows) {
-    for (const auto& [wanted, from] : {std::pair{first, inputs}, std::pair{last, targets}}) {
+    for (const auto& [wanted, from] : {std::pair{shape.first, inputs}, std::pair{shape.last, targets}}) {
       if (!wanted) continue;
-      const auto block = from.subspan(start, rows);
-      packed.insert(packed.end(), block.begin(), block.end());
+      for (const Slice slice : all<Slice>(shape.slices)) add_slice(from.subspan(start, rows), shape.tokens_of(slice));
     }
   }
   return packed;

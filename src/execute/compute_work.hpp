@@ -28,7 +28,8 @@ class ComputeWork : public MemoryWork {
   /// Before each run: gradients start from zero at the first backward of each stage; the gradient is that of
   /// `loss_scale` x the sum of all losses.
   void begin(double loss_scale);
-  /// The sums of the losses of the last run [nats], by micro-batch; zeros where this rank has not the last stage.
+  /// The sums of the losses of the last run [nats], by micro-batch and in it by slice; zeros where this rank has not
+  /// the last stage.
   const std::vector<double>& losses() const { return losses_; }
   bool has_last_stage() const;
   bool has_first_stage() const;
@@ -49,8 +50,11 @@ class ComputeWork : public MemoryWork {
   /// Of the whole buffers of this rank's stages, by kind.
   PerStage<StageBytes> needed_bytes() const;
   void forward(const Action& action, const StageBuffers& buffers);
+  ProductRange products_of(const Action& weight) const;  ///< that the W, or the part of one, has
+  std::size_t index_of(const Action& action) const;      ///< in the losses
   void start_gradients(Stage stage, const StageBuffers& buffers);
-  StageBuffers of_micro_batch(const Action& action, const StageBuffers& buffers) const;
+  /// With the tokens and targets of the action's slice.
+  StageBuffers of_slice(const Action& action, const StageBuffers& buffers) const;
 
   const PlannedSchedule* planned_;
   Kernels* kernels_;
@@ -61,9 +65,10 @@ class ComputeWork : public MemoryWork {
   double loss_scale_ = 1;
 };
 
-/// Copies a step's tokens into the layout of a stage's tokens buffer: per micro-batch, inputs (if `first`), then
-/// targets (if `last`); rows of all micro-batches ascending.
+/// Copies a step's tokens, [sequences, tokens], into the layout of a stage's tokens buffer: micro-batch after
+/// micro-batch the inputs (on the first stage), then the targets (on the last); in each slice after slice, with the
+/// tokens of a slice sequence after sequence.
 std::vector<std::int32_t> pack_tokens(std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets,
-                                      std::int64_t rows_per_micro_batch, bool first, bool last);
+                                      const StageShape& shape);
 
 }  // namespace penstock

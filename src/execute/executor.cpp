@@ -63,6 +63,8 @@ class Executor::Preparation {
     result.after = predecessors(planned, node);
     result.takes = planned.takes;
     for (const auto& buffer : planned.takes) live_[buffer.buffer] = buffer;
+    result.buffers.slice = node.action.slice;
+    result.buffers.earlier.resize(static_cast<std::size_t>(node.action.slice.value()));
     for (const auto& buffer : uses(schedule_, node)) place(result, buffer);
     place_transfer(result);
     for (const auto& buffer : planned.frees) {
@@ -112,6 +114,9 @@ class Executor::Preparation {
     auto& to = prepared.buffers;
     std::byte* data = address(buffer);
     const bool own = buffer.stage == prepared.action.stage;
+    // Of the other slices, those before are read, and given gradients.
+    const bool own_slice = buffer.slice == prepared.action.slice;
+    const auto earlier = static_cast<std::size_t>(buffer.slice.value());
     switch (buffer.kind) {
       case BufferKind::parameters:
         to.parameters = data;
@@ -133,7 +138,13 @@ class Executor::Preparation {
         to.output = data;
         break;
       case BufferKind::activations:
-        to.activations = data;
+        own_slice ? void(to.activations = data) : void(to.earlier.at(earlier).keys_and_values = data);
+        break;
+      case BufferKind::key_values:
+        own_slice ? void(to.key_values = data) : void(to.earlier.at(earlier).keys_and_values = data);
+        break;
+      case BufferKind::key_value_gradients:
+        own_slice ? void(to.key_value_gradients = data) : void(to.earlier.at(earlier).gradients = data);
         break;
       case BufferKind::logits:
         to.logits = data;
@@ -150,7 +161,6 @@ class Executor::Preparation {
       case BufferKind::backward_parameters:
       case BufferKind::checkpoint:
       case BufferKind::offloadable:
-      case BufferKind::key_value_gradients:
       case BufferKind::optimizer_states:
         break;  // of schedules whose mathematics does not run yet
     }

@@ -39,12 +39,23 @@ Schedule compute_schedule(const RunShape& shape) {
   return generate(deck_name(shape.schedule.kind), generator_options(shape.schedule, shape.pipeline, micro_batches));
 }
 
-void check_runs(const Schedule& schedule) {
-  if (schedule.shape.slices == 1) return;
-  fail(ExitCode::bad_input,
-       "schedule {} cuts sequences into {} slices; training runs on the host device with one slice only so far, while "
-       "`penstock show` draws it. Set schedule.slices to 1, or take a schedule file without slices",
-       schedule.name, schedule.shape.slices);
+void check_slices(const RunShape& shape, const Schedule& schedule) {
+  if (schedule.shape.slices <= shape.sequence) return;
+  fail(ExitCode::bad_input, "schedule {} cuts each sequence into {} slices, but training.sequence is {} tokens",
+       schedule.name, schedule.shape.slices, shape.sequence);
+}
+
+/// A part without a product would be an action that does nothing: the file was written for another model.
+void check_parts(const PlannedSchedule& training) {
+  for (const Stage stage : all<Stage>(training.stages.size())) {
+    const std::int64_t products = StageMath{training.stages[stage]}.weight_products();
+    const std::int32_t parts = training.schedule.parts_of_weight(stage);
+    if (parts <= products) continue;
+    fail(ExitCode::bad_input,
+         "schedule {} cuts the weight gradients of stage {} into {} parts, but the stage's layers have {} matrix "
+         "products; cut them into at most as many parts",
+         training.schedule.name, stage, parts, products);
+  }
 }
 
 Schedule training_schedule(const RunShape& shape) {
@@ -59,14 +70,15 @@ Schedule training_schedule(const RunShape& shape) {
   return schedule;
 }
 
-/// A forward-only schedule over the same stages on the same ranks.
+/// A forward-only schedule over the same stages on the same ranks, of whole sequences.
 Schedule evaluation_schedule(const Schedule& training, std::int64_t micro_batches) {
   auto schedule = add_communication(forward_only(training.rank_of, static_cast<std::int32_t>(micro_batches)));
   require_valid(schedule, validate(schedule));
   return schedule;
 }
 
-PerStage<StageShape> stage_shapes(const RunShape& shape, const Partition& partition, std::int64_t sequences) {
+PerStage<StageShape> stage_shapes(const RunShape& shape, const Partition& partition, std::int64_t sequences,
+                                  std::int32_t slices) {
   PerStage<StageShape> stages{partition.stages.size()};
   for (const Stage stage : all<Stage>(partition.stages.size())) {
     stages[stage] = {shape.model,
@@ -76,7 +88,8 @@ PerStage<StageShape> stage_shapes(const RunShape& shape, const Partition& partit
                      stage.value() + 1 == partition.stages.size(),
                      sequences,
                      shape.sequence,
-                     shape.model.precision == Precision::bf16 ? DType::bf16 : DType::f32};
+                     shape.model.precision == Precision::bf16 ? DType::bf16 : DType::f32,
+                     slices};
   }
   return stages;
 }
@@ -114,17 +127,22 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
   RunPlan plan;
   plan.shape = shape;
   auto schedule = training_schedule(shape);
-  check_runs(schedule);
+  check_slices(shape, schedule);
   plan.partition = shape.layers_per_stage ? listed_partition(shape.model.layers, *shape.layers_per_stage)
                                           : even_partition(shape.model.layers, schedule.shape.stages);
   if (plan.partition.stages.size() != schedule.shape.stages) {
     fail(ExitCode::bad_input, "parallel.layers_per_stage lists {} stages, but the schedule has {}",
          plan.partition.stages.size(), schedule.shape.stages);
   }
-  const auto batch_stages = stage_shapes(shape, plan.partition, shape.micro_batch);
-  plan.validation = with_sizes(evaluation_schedule(schedule, shape.micro_batches()), batch_stages, kernels);
-  plan.generation = with_sizes(evaluation_schedule(schedule, 1), stage_shapes(shape, plan.partition, 1), kernels);
-  plan.training = with_sizes(std::move(schedule), batch_stages, kernels);
+  const auto stages = [&](std::int64_t sequences, std::int32_t slices) {
+    return stage_shapes(shape, plan.partition, sequences, slices);
+  };
+  const std::int32_t slices = schedule.shape.slices;
+  plan.validation =
+      with_sizes(evaluation_schedule(schedule, shape.micro_batches()), stages(shape.micro_batch, 1), kernels);
+  plan.generation = with_sizes(evaluation_schedule(schedule, 1), stages(1, 1), kernels);
+  plan.training = with_sizes(std::move(schedule), stages(shape.micro_batch, slices), kernels);
+  check_parts(plan.training);
   const Stage last = plan.generation.schedule.last_stage();
   plan.generation.bytes[last][workspace_index] +=
       StageMath{plan.generation.stages[last]}.layout(BufferKind::logits).bytes;

@@ -50,7 +50,7 @@ struct RunPlan {
   RunShape shape;
   Partition partition;
   PlannedSchedule training;
-  PlannedSchedule validation;  ///< forward only, the shape of training
+  PlannedSchedule validation;  ///< forward only, the batches of training, whole sequences
   PlannedSchedule generation;  ///< forward only, one sequence; the last stage's workspace ends with the logits
   PerRank<PersistentLayout> persistent;
 
@@ -60,7 +60,7 @@ struct RunPlan {
 
 /// Lays out a run. `kernels` tell the scratch that they need.
 /// @throws Error bad_input or damaged_input for shapes and schedule files that break a rule, with all findings of the
-/// validator, and for slices, which training does not run yet; the capacity is not looked at here.
+/// validator, and for more slices than tokens; the capacity is not looked at here.
 RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels);
 
 /// @throws Error does_not_fit if a rank's plan exceeds the capacity, with a table of what takes the bytes.

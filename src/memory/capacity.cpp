@@ -21,6 +21,7 @@ std::string_view advice(BufferKind kind) {
     case BufferKind::weight_operands:
     case BufferKind::offloadable:
     case BufferKind::key_value_gradients:
+    case BufferKind::key_values:
       return "set memory.recompute: full, use schedule 1f1b (it keeps fewer micro-batches than gpipe), or a smaller "
              "training.micro_batch or training.sequence";
     case BufferKind::tokens:

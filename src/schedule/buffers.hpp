@@ -33,9 +33,10 @@ enum class BufferKind : std::uint8_t {
   checkpoint,           ///< decoupled passes: input of a backward stage, cut out of the forward pass
   offloadable,          ///< the part of the activations that OFFLOAD_A takes to the host
   key_value_gradients,  ///< fp32 sums of what later slices' attention gives to the keys and values of one slice
-  optimizer_states      ///< masters and moments of a stage, where its step runs on the device
+  optimizer_states,     ///< masters and moments of a stage, where its step runs on the device
+  key_values            ///< keys and values of one slice for the slices behind it, where the forward keeps nothing else
 };
-inline constexpr int buffer_kind_count = 16;
+inline constexpr int buffer_kind_count = 17;
 std::string_view name_of(BufferKind kind);
 
 /// A buffer by name: kind and what it belongs to. Unused fields are 0 (stage too, for the workspace).

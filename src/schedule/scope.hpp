@@ -23,6 +23,7 @@ struct Scope {
   Stage stage() const { return action.stage; }
   bool is_first() const { return stage().value() == 0; }
   bool is_last() const { return stage() == last; }
+  bool is_last_slice() const { return action.slice.value() + 1 == schedule.shape.slices; }
   bool is_decoupled() const { return schedule.backward.has_value(); }
   bool shares_rank(Stage other) const {
     return ranks.contains(other) && ranks.contains(stage()) && ranks[other] == ranks[stage()];
@@ -42,6 +43,11 @@ struct Scope {
   SymbolicBuffer parameters() const {
     return of_stage(is_decoupled() && pass == Pass::backward ? BufferKind::backward_parameters
                                                              : BufferKind::parameters);
+  }
+  /// Whether the action is a W that completes its cell: the whole one, or the last part. Parts before it may stand in
+  /// any order, as each has gradients of its own; that none stands behind it follows from what it frees (rule V6).
+  bool completes_weight_gradient() const {
+    return action.part == 0 || action.part == schedule.parts_of_weight(stage());
   }
   /// The first backward of a stage in a step: micro-batches ascend, slices descend (rule V8).
   bool opens_gradients() const {

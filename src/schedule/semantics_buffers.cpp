@@ -25,7 +25,20 @@ void append_checkpoints(const Scope& scope, std::vector<SymbolicBuffer>& out) {
   }
 }
 
+/// Whether keys and values of a forward outlive it on their own: there are later slices, and nothing else is kept.
+bool keeps_key_values(const Scope& scope) {
+  return scope.schedule.forward_only || recomputes(scope.schedule, scope.stage());
+}
+
+/// The buffers of a kind of the slices before.
+void append_earlier_slices(const Scope& scope, BufferKind kind, std::vector<SymbolicBuffer>& out) {
+  for (const Slice earlier : all<Slice>(scope.action.slice.value())) {
+    out.push_back({kind, scope.stage(), scope.action.micro_batch, earlier});
+  }
+}
+
 void append_forward_takes(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  if (keeps_key_values(scope) && !scope.is_last_slice()) out.push_back(scope.buffer(BufferKind::key_values));
   if (scope.is_decoupled()) {
     append_checkpoints(scope, out);
   } else if (!scope.schedule.forward_only && !recomputes(scope.schedule, scope.stage())) {
@@ -39,11 +52,7 @@ void append_forward_takes(const Scope& scope, std::vector<SymbolicBuffer>& out) 
 
 /// The last slice's backward is the first to give gradients to the keys and values of all earlier ones.
 void append_key_value_gradients(const Scope& scope, std::vector<SymbolicBuffer>& out) {
-  const std::int32_t slice = scope.action.slice.value();
-  if (slice + 1 != scope.schedule.shape.slices) return;
-  for (const Slice earlier : all<Slice>(slice)) {
-    out.push_back({BufferKind::key_value_gradients, scope.stage(), scope.action.micro_batch, earlier});
-  }
+  if (scope.is_last_slice()) append_earlier_slices(scope, BufferKind::key_value_gradients, out);
 }
 
 void append_backward_takes(const Scope& scope, std::vector<SymbolicBuffer>& out) {
@@ -59,12 +68,16 @@ void append_backward_takes(const Scope& scope, std::vector<SymbolicBuffer>& out)
 
 void append_backward_frees(const Scope& scope, std::vector<SymbolicBuffer>& out) {
   if (scope.action.op == Op::backward) append_activations(scope, out);
-  if (scope.action.slice.value() + 1 < scope.schedule.shape.slices) {
-    out.push_back(scope.buffer(BufferKind::key_value_gradients));
-  }
+  if (!scope.is_last_slice()) out.push_back(scope.buffer(BufferKind::key_value_gradients));
   if (scope.is_last()) out.push_back(scope.buffer(BufferKind::logits));
   if (!scope.is_first()) out.push_back(scope.buffer(scope.kept_input()));
   if (!scope.is_last()) out.push_back(scope.buffer(BufferKind::output_gradient));
+}
+
+/// The keys and values of earlier slices, to which a slice attends.
+void append_keys_and_values(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  const bool on_their_own = scope.action.op == Op::forward && keeps_key_values(scope);
+  append_earlier_slices(scope, on_their_own ? BufferKind::key_values : BufferKind::activations, out);
 }
 
 /// What every compute action works with beside what it takes.
@@ -76,13 +89,13 @@ void append_compute_uses(const Scope& scope, std::vector<SymbolicBuffer>& out) {
   if (!scope.is_first() && op != Op::backward_weight) {
     out.push_back(scope.buffer(op == Op::forward ? BufferKind::input : scope.kept_input()));
   }
+  if (op != Op::backward_weight) append_keys_and_values(scope, out);
   if (op == Op::forward || op == Op::recompute) return;
   out.push_back(scope.of_stage(BufferKind::gradients));
   append_activations(scope, out);
   if (op == Op::backward_weight) return out.push_back(scope.buffer(BufferKind::weight_operands));
-  for (const Slice slice : all<Slice>(std::min(scope.action.slice.value() + 1, scope.schedule.shape.slices - 1))) {
-    out.push_back({BufferKind::key_value_gradients, scope.stage(), scope.action.micro_batch, slice});
-  }
+  append_earlier_slices(scope, BufferKind::key_value_gradients, out);
+  if (!scope.is_last_slice()) out.push_back(scope.buffer(BufferKind::key_value_gradients));
   out.push_back(scope.buffer(scope.is_last() ? BufferKind::logits : BufferKind::output_gradient));
 }
 
@@ -129,6 +142,8 @@ std::string_view name_of(BufferKind kind) {
       return "key_value_gradients";
     case BufferKind::optimizer_states:
       return "optimizer_states";
+    case BufferKind::key_values:
+      return "key_values";
   }
   return "unknown";
 }
@@ -177,6 +192,7 @@ void append_frees(const Schedule& schedule, const ActionOnRank& node, std::vecto
   const Scope scope{schedule, node.action};
   switch (node.action.op) {
     case Op::forward:
+      if (keeps_key_values(scope) && scope.is_last_slice()) append_earlier_slices(scope, BufferKind::key_values, out);
       if ((schedule.forward_only || schedule.backward) && !scope.is_first())
         out.push_back(scope.buffer(BufferKind::input));
       return;
@@ -184,6 +200,7 @@ void append_frees(const Schedule& schedule, const ActionOnRank& node, std::vecto
     case Op::backward_input:
       return append_backward_frees(scope, out);
     case Op::backward_weight:
+      if (!scope.completes_weight_gradient()) return;
       append_activations(scope, out);
       out.push_back(scope.buffer(BufferKind::weight_operands));
       return;

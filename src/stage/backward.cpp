@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "stage/passes.hpp"
 
 namespace penstock {
@@ -72,7 +74,32 @@ class BackwardPass {
                                                : ConstMatrix{block[BlockTensor::input]};
     block.output_gradient = output_gradient(i);
     block.input_gradient = stream_gradient(i);
+    place_key_value_gradients(block, i);
     return block;
+  }
+
+  Matrix key_value_sum(Slice slice, std::int64_t i, BlockTensor tensor, std::byte* base) const {
+    const KeptLayout& layout = call_.slices.of(slice).key_value_gradients;
+    return at(layout.blocks[static_cast<std::size_t>(i)][number_of(tensor)], base);
+  }
+
+  // The last slice's backward is the first: the sums of all others start with it.
+  void place_key_value_gradients(Block& block, std::int64_t i) const {
+    block.earlier = call_.earlier_chunks(&StageLayouts::activations, i);
+    for (const Slice slice : all<Slice>(call_.buffers.slice.value())) {
+      const auto index = static_cast<std::size_t>(slice.value());
+      KeyValueChunk& chunk = block.earlier[index];
+      std::byte* const base = call_.buffers.earlier[index].gradients;
+      chunk.k_gradient = key_value_sum(slice, i, BlockTensor::key_gradient, base);
+      chunk.v_gradient = key_value_sum(slice, i, BlockTensor::value_gradient, base);
+      if (!call_.is_last_slice()) continue;
+      call_.kernels.zero(chunk.k_gradient);
+      call_.kernels.zero(chunk.v_gradient);
+    }
+    if (call_.is_last_slice()) return;
+    std::byte* const own = call_.buffers.key_value_gradients;
+    block.later_key_gradient = key_value_sum(call_.buffers.slice, i, BlockTensor::key_gradient, own);
+    block.later_value_gradient = key_value_sum(call_.buffers.slice, i, BlockTensor::value_gradient, own);
   }
 
   // The buffer of the output gradient is free once I is done; W needs a copy of it. 0 + x is x in all that is added up.
@@ -114,9 +141,9 @@ class BackwardPass {
   }
 
   void run_embedding() const {
-    call_.kernels.embedding_gradient(call_.gradients()[Role::token_embedding],
-                                     call_.gradients()[Role::position_embedding], stream_gradient(0),
-                                     call_.numbers(call_.buffers.tokens, "tokens"), call_.shape.tokens, 0);
+    call_.kernels.embedding_gradient(
+        call_.gradients()[Role::token_embedding], call_.gradients()[Role::position_embedding], stream_gradient(0),
+        call_.numbers(call_.buffers.tokens, "tokens"), call_.shape.tokens, call_.first_position());
   }
 
   const StageCall& call_;
@@ -130,14 +157,25 @@ void run_backward_input(const StageCall& call, double loss_scale, WeightGradient
   BackwardPass{call, loss_scale, weights}.run();
 }
 
-void run_backward_weight(const StageCall& call) {
+std::int64_t count_weight_products(const StageShape& shape) {
+  const auto of_block = static_cast<std::int64_t>(weight_products(math_of(shape.model.family)).size());
+  return (shape.last ? 1 : 0) + (shape.end.value() - shape.begin.value()) * of_block;
+}
+
+void run_backward_weight(const StageCall& call, ProductRange products) {
   const KeptLayout& operands = call.layouts.weight_operands;
-  if (call.shape.last) head_weight_gradient(call, at(operands.head.logits_gradient, call.buffers.weight_operands));
-  for (std::int64_t i = call.blocks() - 1; i >= 0; --i) {
+  const auto of_block = static_cast<std::int64_t>(weight_products(call.family()).size());
+  std::int64_t first = call.shape.last ? 1 : 0;  // of the block's products
+  if (products.begin < first && products.end > 0) {
+    head_weight_gradient(call, at(operands.head.logits_gradient, call.buffers.weight_operands));
+  }
+  for (std::int64_t i = call.blocks() - 1; i >= 0; --i, first += of_block) {
+    const ProductRange own{std::max(products.begin - first, std::int64_t{0}), std::min(products.end - first, of_block)};
+    if (own.begin >= own.end) continue;
     Block block = kept_block(call, i);
     block.tensors.place(operands.blocks[static_cast<std::size_t>(i)], call.buffers.weight_operands);
     block.output_gradient = block[BlockTensor::output_gradient];
-    backward_weight(block);
+    backward_weight(block, own);
   }
 }
 

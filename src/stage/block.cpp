@@ -27,14 +27,24 @@ Norm ffn_norm_of(const Block& block) {
           .bias = block.parameters[Role::ffn_norm_bias]};
 }
 
-AttentionShape attention_shape_of(const StageShape& shape) {
+AttentionShape attention_shape_of(const Block& block) {
+  const StageShape& shape = block.shape;
+  std::int64_t keys = shape.tokens;
+  for (const KeyValueChunk& chunk : block.earlier) keys += chunk.k.rows / shape.sequences;
   return {.sequences = shape.sequences,
           .query_tokens = shape.tokens,
-          .key_tokens = shape.tokens,
+          .key_tokens = keys,
           .heads = shape.model.heads,
           .kv_heads = shape.model.kv_heads,
           .head_size = shape.model.head_size,
           .causal = true};
+}
+
+// The keys and values that the block's queries see: those of earlier slices, then its own.
+std::vector<KeyValueChunk> chunks_of(const Block& block) {
+  std::vector<KeyValueChunk> chunks = block.earlier;
+  chunks.push_back({block[Tensor::key], block[Tensor::value], block.later_key_gradient, block.later_value_gradient});
+  return chunks;
 }
 
 void forward_attention(const Block& block) {
@@ -43,8 +53,8 @@ void forward_attention(const Block& block) {
   product(block, Tensor::key, Tensor::attention_norm, Role::key_weight, Role::key_bias);
   product(block, Tensor::value, Tensor::attention_norm, Role::value_weight, Role::value_bias);
   block.family.rotate(block);
-  block.kernels.attention(attention_shape_of(block.shape), block[Tensor::attention], block[Tensor::log_sum_exp],
-                          block[Tensor::query], block[Tensor::key], block[Tensor::value]);
+  block.kernels.attention(attention_shape_of(block), block[Tensor::attention], block[Tensor::log_sum_exp],
+                          block[Tensor::query], chunks_of(block));
   product(block, Tensor::residual, Tensor::attention, Role::attention_output_weight, Role::attention_output_bias);
   block.kernels.add(block[Tensor::residual], block.input, block[Tensor::residual]);
 }
@@ -86,10 +96,10 @@ void backward_attention(const Block& block) {
   block.kernels.linear_input_gradient(block[Tensor::attention_gradient], block[Tensor::residual_gradient],
                                       block.parameters[Role::attention_output_weight], Kernels::Write::overwrite);
   product_bias_gradient(block, Role::attention_output_bias, block[Tensor::residual_gradient]);
-  block.kernels.attention_gradient(
-      attention_shape_of(block.shape), block[Tensor::query_gradient], block[Tensor::key_gradient],
-      block[Tensor::value_gradient], block[Tensor::attention_gradient], block[Tensor::attention],
-      block[Tensor::log_sum_exp], block[Tensor::query], block[Tensor::key], block[Tensor::value]);
+  block.kernels.attention_gradient(attention_shape_of(block), block[Tensor::query_gradient],
+                                   block[Tensor::key_gradient], block[Tensor::value_gradient],
+                                   block[Tensor::attention_gradient], block[Tensor::attention],
+                                   block[Tensor::log_sum_exp], block[Tensor::query], chunks_of(block));
   block.family.rotate_gradient(block);
   backward_projections(block);
   block.family.norm_gradient(block.kernels, attention_norm_of(block),
@@ -112,10 +122,6 @@ void product(const Block& block, BlockTensor out, BlockTensor in, ParameterRole 
   block.kernels.linear(block[out], block[in], block.parameters[weight], block.parameters[bias]);
 }
 
-void product_weight_gradient(const Block& block, ParameterRole weight, ConstMatrix out_gradient, BlockTensor in) {
-  block.kernels.linear_weight_gradient(block.gradients[weight], out_gradient, block[in]);
-}
-
 void product_bias_gradient(const Block& block, ParameterRole bias, ConstMatrix out_gradient) {
   if (const Matrix gradient = block.gradients[bias]) block.kernels.bias_gradient(gradient, out_gradient);
 }
@@ -130,13 +136,30 @@ void backward_input(const Block& block) {
   backward_attention(block);
 }
 
+std::vector<WeightProduct> weight_products(const FamilyMath& family) {
+  std::vector<WeightProduct> products{{Role::down_weight, Tensor::output_gradient, Tensor::hidden}};
+  const auto feed_forward = family.feed_forward_weight_products();
+  products.insert(products.end(), feed_forward.begin(), feed_forward.end());
+  products.push_back({Role::attention_output_weight, Tensor::residual_gradient, Tensor::attention});
+  products.push_back({Role::query_weight, Tensor::query_gradient, Tensor::attention_norm});
+  products.push_back({Role::key_weight, Tensor::key_gradient, Tensor::attention_norm});
+  products.push_back({Role::value_weight, Tensor::value_gradient, Tensor::attention_norm});
+  return products;
+}
+
 void backward_weight(const Block& block) {
-  product_weight_gradient(block, Role::down_weight, block.output_gradient, Tensor::hidden);
-  block.family.feed_forward_weight_gradient(block);
-  product_weight_gradient(block, Role::attention_output_weight, block[Tensor::residual_gradient], Tensor::attention);
-  product_weight_gradient(block, Role::query_weight, block[Tensor::query_gradient], Tensor::attention_norm);
-  product_weight_gradient(block, Role::key_weight, block[Tensor::key_gradient], Tensor::attention_norm);
-  product_weight_gradient(block, Role::value_weight, block[Tensor::value_gradient], Tensor::attention_norm);
+  backward_weight(block, {0, static_cast<std::int64_t>(weight_products(block.family).size())});
+}
+
+void backward_weight(const Block& block, ProductRange range) {
+  const auto products = weight_products(block.family);
+  for (std::int64_t i = range.begin; i < range.end; ++i) {
+    const WeightProduct& product = products[static_cast<std::size_t>(i)];
+    // The block's own output gradient need not lie with its other tensors.
+    const bool of_output = product.out_gradient == Tensor::output_gradient;
+    const ConstMatrix out_gradient = of_output ? block.output_gradient : ConstMatrix{block[product.out_gradient]};
+    block.kernels.linear_weight_gradient(block.gradients[product.weight], out_gradient, block[product.in]);
+  }
 }
 
 const FamilyMath& math_of(Family family) {

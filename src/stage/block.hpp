@@ -8,8 +8,11 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "kernels/kernels.hpp"
+#include "schedule/weight_parts.hpp"
 #include "stage/layout.hpp"
 
 namespace penstock {
@@ -59,10 +62,14 @@ struct Block {
   ConstParameterTensors parameters;
   ParameterTensors gradients;
   BlockTensors tensors;
-  ConstMatrix input;            ///< x
-  Matrix output;                ///< y; empty: not wanted
-  ConstMatrix output_gradient;  ///< dy
-  Matrix input_gradient;        ///< dx
+  ConstMatrix input;                   ///< x
+  Matrix output;                       ///< y; empty: not wanted
+  ConstMatrix output_gradient;         ///< dy
+  Matrix input_gradient;               ///< dx
+  std::int64_t first_position = 0;     ///< of the slice in its sequences
+  std::vector<KeyValueChunk> earlier;  ///< keys and values of the slices before
+  Matrix later_key_gradient;           ///< what the slices behind gave to the block's own keys and values; empty: none
+  Matrix later_value_gradient;
 
   Matrix operator[](BlockTensor tensor) const { return tensors[tensor]; }
 };
@@ -70,8 +77,18 @@ struct Block {
 void forward(const Block& block);
 /// dx from dy; adds the gradients of norms and biases, fills the operands of the weight gradients.
 void backward_input(const Block& block);
-/// Adds the gradients of the block's matrices.
+/// Adds the gradients of the block's matrices, or of some of them, numbered in the order of weight_products.
 void backward_weight(const Block& block);
+void backward_weight(const Block& block, ProductRange products);
+
+/// A matrix whose gradient is out_gradient^T in.
+struct WeightProduct {
+  ParameterRole weight;
+  BlockTensor out_gradient;
+  BlockTensor in;
+};
+/// The products that give the gradients of a block's matrices, in the order in which a backward has their operands.
+std::vector<WeightProduct> weight_products(const FamilyMath& family);
 
 /// A norm and its gradient; `mean` and `bias` are empty for RMSNorm.
 struct Norm {
@@ -103,7 +120,7 @@ class FamilyMath {
   virtual void feed_forward(const Block& block) const = 0;
   /// hidden_gradient -> norm_gradient, and the operands on the way.
   virtual void feed_forward_gradient(const Block& block) const = 0;
-  virtual void feed_forward_weight_gradient(const Block& block) const = 0;
+  virtual std::vector<WeightProduct> feed_forward_weight_products() const = 0;
 };
 
 const FamilyMath& llama_math();
@@ -112,8 +129,6 @@ const FamilyMath& math_of(Family family);
 
 /// out = in W^T (+ bias) with the weight and bias of these roles.
 void product(const Block& block, BlockTensor out, BlockTensor in, ParameterRole weight, ParameterRole bias);
-/// weight gradient += out_gradient^T in.
-void product_weight_gradient(const Block& block, ParameterRole weight, ConstMatrix out_gradient, BlockTensor in);
 /// Adds the bias gradient, where the family has the bias.
 void product_bias_gradient(const Block& block, ParameterRole bias, ConstMatrix out_gradient);
 

@@ -43,16 +43,20 @@ class ForwardPass {
       block.tensors.place(call_.layouts.activations.blocks[static_cast<std::size_t>(i)], call_.buffers.activations);
     } else {
       block.tensors.place(call_.layouts.forward_work.block, call_.buffers.workspace);
+      if (!call_.is_last_slice()) {
+        block.tensors.place(call_.layouts.key_values.blocks[static_cast<std::size_t>(i)], call_.buffers.key_values);
+      }
     }
+    block.earlier = call_.earlier_chunks(keeps() ? &StageLayouts::activations : &StageLayouts::key_values, i);
     block.input = block_input(i);
     block.output = stream(i + 1);
     return block;
   }
 
   void embed() const {
-    call_.kernels.embedding(stream(0), call_.numbers(call_.buffers.tokens, "tokens"),
-                            call_.parameters()[ParameterRole::token_embedding],
-                            call_.parameters()[ParameterRole::position_embedding], call_.shape.tokens, 0);
+    call_.kernels.embedding(
+        stream(0), call_.numbers(call_.buffers.tokens, "tokens"), call_.parameters()[ParameterRole::token_embedding],
+        call_.parameters()[ParameterRole::position_embedding], call_.shape.tokens, call_.first_position());
   }
 
   Matrix norm_tensor(TensorSlot HeadSlots::*slot) const {

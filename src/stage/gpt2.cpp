@@ -34,8 +34,8 @@ class Gpt2Math final : public FamilyMath {
                                         block.parameters[Role::up_weight], Kernels::Write::overwrite);
   }
 
-  void feed_forward_weight_gradient(const Block& block) const override {
-    product_weight_gradient(block, Role::up_weight, block[Tensor::up_gradient], Tensor::ffn_norm);
+  std::vector<WeightProduct> feed_forward_weight_products() const override {
+    return {{Role::up_weight, Tensor::up_gradient, Tensor::ffn_norm}};
   }
 };
 

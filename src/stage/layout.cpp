@@ -144,6 +144,21 @@ KeptLayout weight_operands_of(const StageShape& shape) {
   return kept;
 }
 
+// Keys and values of every layer, or what is of their shape.
+KeptLayout key_values_of(const StageShape& shape, std::array<BlockTensor, 2> tensors, const std::string& suffix,
+                         DType type) {
+  LayoutBuilder builder;
+  KeptLayout kept;
+  for (std::int64_t i = 0; i < shape.end.value() - shape.begin.value(); ++i) {
+    BlockBuilder block{builder, prefix_of(shape, i), shape.rows()};
+    block.add(tensors[0], ("key" + suffix).c_str(), type, shape.model.kv_width());
+    block.add(tensors[1], ("value" + suffix).c_str(), type, shape.model.kv_width());
+    kept.blocks.push_back(block.take());
+  }
+  kept.buffer = builder.finish();
+  return kept;
+}
+
 std::array<TensorSlot, 2> add_streams(LayoutBuilder& builder, const StageShape& shape, const std::string& name) {
   return {builder.add(name + "/0", shape.storage, shape.rows(), shape.model.hidden),
           builder.add(name + "/1", shape.storage, shape.rows(), shape.model.hidden)};
@@ -234,13 +249,16 @@ BufferLayout stream_of(const StageShape& shape) {
 
 }  // namespace
 
-StageLayouts::StageLayouts(const StageShape& shape)
-    : parameters{parameters_layout_of(shape, shape.storage)},
+StageLayouts::StageLayouts(const StageShape& of)
+    : shape{of},
+      parameters{parameters_layout_of(shape, shape.storage)},
       gradients{gradients_layout_of(shape)},
       weight_operands{weight_operands_of(shape)},
+      key_values{key_values_of(shape, {BlockTensor::key, BlockTensor::value}, "", shape.storage)},
+      key_value_gradients{key_values_of(shape, {BlockTensor::key_gradient, BlockTensor::value_gradient},
+                                        "_gradient_sum", accumulation_of(shape.storage))},
       forward_work{forward_work_of(shape)},
       backward_work{backward_work_of(shape)},
-      tokens{tokens_of(shape)},
       stream_buffer{stream_of(shape)},
       stream{stream_buffer.tensors.front()} {
   LayoutBuilder builder;
@@ -252,6 +270,20 @@ StageLayouts::StageLayouts(const StageShape& shape)
 
 Bytes StageLayouts::workspace() const {
   return std::max(forward_work.buffer.bytes, backward_work.buffer.bytes);
+}
+
+SliceLayouts::SliceLayouts(const StageShape& shape) : shape_{shape}, tokens_{tokens_of(shape)} {
+  for (const Slice slice : {Slice{0}, Slice{shape.slices - 1}}) {
+    StageShape one = shape;
+    one.tokens = shape.tokens_of(slice).count;
+    one.slices = 1;
+    if (layouts_.empty() || layouts_.back().shape.tokens != one.tokens) layouts_.emplace_back(one);
+  }
+}
+
+const StageLayouts& SliceLayouts::of(Slice slice) const {
+  require(slice >= Slice{0} && slice.value() < shape_.slices, "stage: no slice {} of {}", slice, shape_.slices);
+  return shape_.tokens_of(slice).count == layouts_.front().shape.tokens ? layouts_.front() : layouts_.back();
 }
 
 DType accumulation_of(DType storage) {

@@ -14,9 +14,8 @@
 
 namespace penstock {
 
-/// The tensors of one transformer block, whichever buffer each lies in. [T, C] with T the rows of the micro-batch, h
-/// hidden, f ffn width, q and kv the widths of queries and keys. Those of the first two groups are kept from forward to
-/// backward.
+/// The tensors of one transformer block, whichever buffer each lies in. [T, C] with T the rows of a slice, h hidden, f
+/// ffn width, q and kv the widths of queries and keys. Those of the first two groups are kept from forward to backward.
 enum class BlockTensor : std::uint8_t {
   input,           ///< [T, h], the residual stream before the block
   attention_norm,  ///< [T, h]
@@ -42,7 +41,7 @@ enum class BlockTensor : std::uint8_t {
   residual_gradient,  ///< [T, h], at `residual`, so at the attention output projection's too
   query_gradient,
   key_gradient,
-  value_gradient,
+  value_gradient,  ///< in key_value_gradients of type A
 
   hidden_gradient,    ///< [T, f]
   norm_gradient,      ///< [T, h], at either norm's output
@@ -90,20 +89,39 @@ struct WorkLayout {
   HeadSlots head;
 };
 
-/// All of them.
+/// All that calls on slices of one length work with.
 struct StageLayouts {
   explicit StageLayouts(const StageShape& shape);
+  StageShape shape;  ///< `tokens` are those of a slice, which counts as the whole
   ParameterLayout parameters;
   ParameterLayout gradients;
   KeptLayout activations;
   BufferLayout logits;
   KeptLayout weight_operands;
-  WorkLayout forward_work;  ///< of a forward that keeps nothing
+  KeptLayout key_values;           ///< keys and values of a slice, for later ones, where no activations are kept
+  KeptLayout key_value_gradients;  ///< their gradients as later slices add them up
+  WorkLayout forward_work;         ///< of a forward that keeps nothing
   WorkLayout backward_work;
-  BufferLayout tokens;
   BufferLayout stream_buffer;  ///< of input, output and their gradients
   TensorSlot stream;           ///< [T, h], the only tensor of each
   Bytes workspace() const;     ///< of both works, the kernels' scratch behind it not included
+};
+
+/// The layouts of a stage by slice: those of the longer ones, and of the shorter ones, which have a token less.
+class SliceLayouts {
+ public:
+  explicit SliceLayouts(const StageShape& shape);
+  const StageLayouts& of(Slice slice) const;
+  const StageLayouts& longest() const { return layouts_.front(); }
+  bool is_last(Slice slice) const { return slice.value() + 1 == shape_.slices; }
+  std::int64_t first_position(Slice slice) const { return shape_.tokens_of(slice).begin; }
+  /// Of the whole micro-batch.
+  const BufferLayout& tokens() const { return tokens_; }
+
+ private:
+  StageShape shape_;
+  std::vector<StageLayouts> layouts_;
+  BufferLayout tokens_;
 };
 
 /// Type of statistics, logits and weight gradients.

@@ -41,16 +41,19 @@ class LlamaMath final : public FamilyMath {
                                         block.parameters[Role::up_weight], Kernels::Write::accumulate);
   }
 
-  void feed_forward_weight_gradient(const Block& block) const override {
-    product_weight_gradient(block, Role::gate_weight, block[Tensor::gate_gradient], Tensor::ffn_norm);
-    product_weight_gradient(block, Role::up_weight, block[Tensor::up_gradient], Tensor::ffn_norm);
+  std::vector<WeightProduct> feed_forward_weight_products() const override {
+    return {{Role::gate_weight, Tensor::gate_gradient, Tensor::ffn_norm},
+            {Role::up_weight, Tensor::up_gradient, Tensor::ffn_norm}};
   }
 
  private:
   static void turn(const Block& block, Tensor query, Tensor key, Kernels::Rotation rotation) {
     const ModelSpec& model = block.shape.model;
-    block.kernels.rotate(block[query], model.heads, block.shape.tokens, 0, model.rope_theta, rotation);
-    block.kernels.rotate(block[key], model.kv_heads, block.shape.tokens, 0, model.rope_theta, rotation);
+    const auto rotate = [&](Tensor tensor, std::int64_t heads) {
+      block.kernels.rotate(block[tensor], heads, block.shape.tokens, block.first_position, model.rope_theta, rotation);
+    };
+    rotate(query, model.heads);
+    rotate(key, model.kv_heads);
   }
 };
 

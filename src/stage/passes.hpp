@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One call of a stage: its blocks in order, and what stands beside them.
+// One call of a stage on one slice: its blocks in order, and what stands beside them.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/kernels.hpp"
 #include "stage/block.hpp"
@@ -15,10 +16,13 @@ namespace penstock {
 /// What every call works with.
 struct StageCall {
   Kernels& kernels;
-  const StageShape& shape;
-  const StageLayouts& layouts;
+  const SliceLayouts& slices;
+  const StageLayouts& layouts;  ///< of the slice
+  const StageShape& shape;      ///< of the slice
   const StageBuffers& buffers;
 
+  bool is_last_slice() const { return slices.is_last(buffers.slice); }
+  std::int64_t first_position() const { return slices.first_position(buffers.slice); }
   std::int64_t blocks() const { return shape.end.value() - shape.begin.value(); }
   const FamilyMath& family() const { return math_of(shape.model.family); }
   ConstParameterTensors parameters() const { return {layouts.parameters.beside, buffers.parameters}; }
@@ -28,6 +32,8 @@ struct StageCall {
   ConstMatrix numbers(const std::int32_t* data, const char* name) const;
   /// Block `index` of the stage with its parameters, nothing else placed.
   Block block(std::int64_t index) const;
+  /// The keys and values of the slices before in block `index`, which lie in `layout` of their buffers.
+  std::vector<KeyValueChunk> earlier_chunks(KeptLayout StageLayouts::*layout, std::int64_t index) const;
 };
 
 /// What a forward leaves: all that the backward needs, or the result alone; recompute leaves all but the stage's
@@ -42,6 +48,8 @@ double run_forward(const StageCall& call, ForwardKind kind);
 enum class WeightGradients : std::uint8_t { at_once, later };
 
 void run_backward_input(const StageCall& call, double loss_scale, WeightGradients weights);
-void run_backward_weight(const StageCall& call);
+/// The products of the head, then of the blocks from the last to the first, in the order of weight_products.
+std::int64_t count_weight_products(const StageShape& shape);
+void run_backward_weight(const StageCall& call, ProductRange products);
 
 }  // namespace penstock

@@ -15,6 +15,8 @@ const StageShape& checked(const StageShape& shape) {
   require(shape.begin < shape.end && shape.begin >= Layer{0} && shape.end <= Layer{shape.model.layers},
           "stage: layers {} to {} are no part of the model's {}", shape.begin, shape.end, shape.model.layers);
   require(shape.sequences > 0 && shape.tokens > 0, "stage: {} sequences of {} tokens", shape.sequences, shape.tokens);
+  require(shape.slices > 0 && shape.slices <= shape.tokens, "stage: {} slices of {} tokens", shape.slices,
+          shape.tokens);
   require(shape.model.family != Family::gpt2 || shape.tokens <= shape.model.positions,
           "stage: sequences of {} tokens need as many positions; the model has {}", shape.tokens,
           shape.model.positions);
@@ -23,11 +25,12 @@ const StageShape& checked(const StageShape& shape) {
 
 KernelLimits limits_of(const StageShape& shape) {
   const ModelSpec& model = shape.model;
-  return {.tokens = shape.rows(),
+  const std::int64_t longest = shape.tokens_of(Slice{0}).count;
+  return {.tokens = shape.sequences * longest,
           .width = std::max({model.hidden, model.ffn, model.query_width(), model.kv_width()}),
           .vocabulary = shape.last ? model.vocabulary : 0,
           .attention = {.sequences = shape.sequences,
-                        .query_tokens = shape.tokens,
+                        .query_tokens = longest,
                         .key_tokens = shape.tokens,
                         .heads = model.heads,
                         .kv_heads = model.kv_heads,
@@ -36,12 +39,13 @@ KernelLimits limits_of(const StageShape& shape) {
 }
 
 // Gives the kernels the workspace behind the stage's own part. Every call begins so: other stages bind theirs.
-StageCall begin_call(Kernels& kernels, const StageShape& shape, const StageLayouts& layouts,
+StageCall begin_call(Kernels& kernels, const StageShape& shape, const SliceLayouts& slices,
                      const StageBuffers& buffers) {
   const std::int64_t scratch = kernels.scratch_bytes(limits_of(shape)).value;
+  const StageLayouts& layouts = slices.of(buffers.slice);
   require(buffers.workspace != nullptr, "stage: no workspace was given");
   kernels.bind_scratch({buffers.workspace + layouts.workspace().value, static_cast<std::size_t>(scratch)});
-  return {kernels, shape, layouts, buffers};
+  return {kernels, slices, layouts, layouts.shape, buffers};
 }
 
 }  // namespace
@@ -55,43 +59,61 @@ Block StageCall::block(std::int64_t index) const {
   return {.kernels = kernels,
           .shape = shape,
           .family = family(),
-          .parameters = {layouts.parameters.blocks[static_cast<std::size_t>(index)], buffers.parameters}};
+          .parameters = {layouts.parameters.blocks[static_cast<std::size_t>(index)], buffers.parameters},
+          .first_position = first_position()};
+}
+
+std::vector<KeyValueChunk> StageCall::earlier_chunks(KeptLayout StageLayouts::*layout, std::int64_t index) const {
+  require(buffers.earlier.size() == static_cast<std::size_t>(buffers.slice.value()),
+          "stage: slice {} was given {} earlier ones", buffers.slice, buffers.earlier.size());
+  std::vector<KeyValueChunk> chunks;
+  for (const Slice slice : all<Slice>(buffers.slice.value())) {
+    const BlockSlots& slots = (slices.of(slice).*layout).blocks[static_cast<std::size_t>(index)];
+    const std::byte* base = buffers.earlier[static_cast<std::size_t>(slice.value())].keys_and_values;
+    chunks.push_back({at(slots[static_cast<std::size_t>(BlockTensor::key)], base),
+                      at(slots[static_cast<std::size_t>(BlockTensor::value)], base)});
+  }
+  return chunks;
 }
 
 StageMath::StageMath(const StageShape& shape)
-    : shape_{checked(shape)}, layouts_{std::make_shared<const StageLayouts>(shape_)} {}
+    : shape_{checked(shape)}, layouts_{std::make_shared<const SliceLayouts>(shape_)} {}
 
 BufferLayout StageMath::layout(BufferKind kind) const {
+  const StageLayouts& longest = layouts_->longest();
   switch (kind) {
     case BufferKind::parameters:
-      return layouts_->parameters.buffer;
+      return longest.parameters.buffer;
     case BufferKind::gradients:
-      return layouts_->gradients.buffer;
+      return longest.gradients.buffer;
     case BufferKind::tokens:
-      return layouts_->tokens;
+      return layouts_->tokens();
     case BufferKind::workspace: {
-      BufferLayout both = layouts_->forward_work.buffer;
-      const auto& more = layouts_->backward_work.buffer.tensors;
+      BufferLayout both = longest.forward_work.buffer;
+      const auto& more = longest.backward_work.buffer.tensors;
       both.tensors.insert(both.tensors.end(), more.begin(), more.end());
-      both.bytes = layouts_->workspace();
+      both.bytes = longest.workspace();
       return both;
     }
     case BufferKind::input:
     case BufferKind::input_gradient:
-      return shape_.first ? BufferLayout{} : layouts_->stream_buffer;
+      return shape_.first ? BufferLayout{} : longest.stream_buffer;
     case BufferKind::output:
     case BufferKind::output_gradient:
-      return shape_.last ? BufferLayout{} : layouts_->stream_buffer;
+      return shape_.last ? BufferLayout{} : longest.stream_buffer;
     case BufferKind::activations:
-      return layouts_->activations.buffer;
+      return longest.activations.buffer;
     case BufferKind::logits:
-      return layouts_->logits;
+      return longest.logits;
     case BufferKind::weight_operands:
-      return layouts_->weight_operands.buffer;
+      return longest.weight_operands.buffer;
+    case BufferKind::key_value_gradients:
+      return shape_.slices > 1 ? longest.key_value_gradients.buffer : BufferLayout{};
+    case BufferKind::key_values:
+      return shape_.slices > 1 ? longest.key_values.buffer : BufferLayout{};
     case BufferKind::backward_parameters:
     case BufferKind::checkpoint:
     case BufferKind::offloadable:
-    case BufferKind::key_value_gradients:
     case BufferKind::optimizer_states:
       return {};
   }
@@ -110,11 +132,11 @@ StageBytes StageMath::bytes(const Kernels& kernels) const {
 
 std::optional<TensorSlot> StageMath::tied_head_gradient() const {
   if (!shape_.first || !shape_.last || !shape_.model.tie_embeddings) return std::nullopt;
-  return layouts_->gradients.head;
+  return layouts_->longest().gradients.head;
 }
 
 TensorSlot StageMath::logits_in_workspace() const {
-  return layouts_->forward_work.head.logits;
+  return layouts_->longest().forward_work.head.logits;
 }
 
 void StageMath::forward(Kernels& kernels, const StageBuffers& buffers, Keep keep, double* loss_sum) const {
@@ -132,7 +154,15 @@ void StageMath::backward_input(Kernels& kernels, const StageBuffers& buffers, do
 }
 
 void StageMath::backward_weight(Kernels& kernels, const StageBuffers& buffers) const {
-  run_backward_weight(begin_call(kernels, shape_, *layouts_, buffers));
+  backward_weight(kernels, buffers, {0, weight_products()});
+}
+
+void StageMath::backward_weight(Kernels& kernels, const StageBuffers& buffers, ProductRange products) const {
+  run_backward_weight(begin_call(kernels, shape_, *layouts_, buffers), products);
+}
+
+std::int64_t StageMath::weight_products() const {
+  return count_weight_products(shape_);
 }
 
 void StageMath::backward(Kernels& kernels, const StageBuffers& buffers, double loss_scale) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,10 +15,17 @@
 #include "memory/plan.hpp"
 #include "model/parameters.hpp"
 #include "model/spec.hpp"
+#include "schedule/weight_parts.hpp"
 
 namespace penstock {
 
-/// What a stage computes on: a range of layers, and the tokens of one micro-batch.
+/// Consecutive tokens of each sequence.
+struct TokenRange {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+};
+
+/// What a stage computes on: a range of layers, and the tokens of one micro-batch, slice by slice.
 struct StageShape {
   ModelSpec model;
   Layer begin;
@@ -27,7 +35,16 @@ struct StageShape {
   std::int64_t sequences = 1;   ///< of a micro-batch
   std::int64_t tokens = 1;      ///< of each sequence
   DType storage = DType::bf16;  ///< of parameters and activations; f64 for checks with the reference kernels
+  std::int32_t slices = 1;      ///< that each sequence is cut into
+  /// Of a whole micro-batch.
   std::int64_t rows() const { return sequences * tokens; }
+  /// Slices differ by at most one token, the longer ones come first.
+  TokenRange tokens_of(Slice slice) const {
+    const std::int64_t shortest = tokens / slices;
+    const std::int64_t longer = tokens % slices;
+    const std::int64_t before = slice.value();
+    return {before * shortest + std::min(before, longer), shortest + (before < longer ? 1 : 0)};
+  }
 };
 
 /// A named tensor inside a buffer.
@@ -45,8 +62,17 @@ struct BufferLayout {
   Bytes bytes{0};
 };
 
-/// The memory of one call; which are needed is said at the calls. Null where a call does not need one.
+/// What a call reads of an earlier slice of the same stage and micro-batch, and adds to.
+struct EarlierSlice {
+  /// Its activations; in a forward with Keep::nothing its key_values.
+  const std::byte* keys_and_values = nullptr;
+  std::byte* gradients = nullptr;  ///< layout: key_value_gradients; backward calls
+};
+
+/// The memory of one call, on one slice; which are needed is said at the calls. Null where a call does not need one.
+/// [rows, ...] with the rows of the slice: sequences slowest, then the slice's tokens.
 struct StageBuffers {
+  Slice slice;
   const std::byte* parameters = nullptr;       ///< layout: parameters, canonical order of parameters_of_stage
   std::byte* gradients = nullptr;              ///< layout: gradients, the same order, type A
   const std::byte* input = nullptr;            ///< [rows, hidden] S; not for the first stage
@@ -57,24 +83,32 @@ struct StageBuffers {
   std::byte* input_gradient = nullptr;         ///< [rows, hidden] S; not for the first stage
   std::byte* weight_operands = nullptr;        ///< kept from backward_input to backward_weight
   std::byte* workspace = nullptr;              ///< `workspace_bytes`, contents not kept between calls
-  const std::int32_t* tokens = nullptr;        ///< first stage: [sequences, tokens]
-  const std::int32_t* targets = nullptr;       ///< last stage: [sequences, tokens], below 0: not counted
+  const std::int32_t* tokens = nullptr;        ///< first stage: [sequences, tokens of the slice]
+  const std::int32_t* targets = nullptr;       ///< last stage: as tokens, below 0: not counted
+  std::byte* key_values = nullptr;             ///< Keep::nothing, not the last slice: keys and values for later slices
+  std::byte* key_value_gradients = nullptr;    ///< backward, not the last slice: A, what later slices have given
+  std::vector<EarlierSlice> earlier;           ///< all slices before `slice`, ascending
 };
 
-struct StageLayouts;  // stage/layout.hpp
+class SliceLayouts;  // stage/layout.hpp
 
 /// The mathematics of one stage, for any Kernels (design, section 5). Holds no state between calls.
 ///
 /// The bits of a call depend on the shape and the kernels alone. `backward` is backward_input followed by
 /// backward_weight, to the bit; `recompute` leaves in `activations` (and `logits`) the bits that `forward` would have.
+///
+/// Slices of a micro-batch go forward (and are recomputed) from the first to the last, each attending to the keys and
+/// values of those before it; and backward from the last to the first, each adding to the gradients of those keys and
+/// values. The first backward sets these sums to zero, and each takes what its own have become.
 class StageMath {
  public:
   explicit StageMath(const StageShape& shape);
   const StageShape& shape() const { return shape_; }
 
-  /// The tensors of a kind of buffer; empty for those that the stage does not have (input of the first, ...). Tokens:
-  /// "tokens" on the first stage, "targets" on the last, of one micro-batch. Workspace: the stage's own part without
-  /// the kernels' scratch; its tensors belong to different calls and overlap. Gradients: see tied_head_gradient.
+  /// The tensors of a kind of buffer, for the longest slice; empty for those that the stage does not have (input of the
+  /// first, ...). Tokens: "tokens" on the first stage, "targets" on the last, of one whole micro-batch. Workspace: the
+  /// stage's own part without the kernels' scratch; its tensors belong to different calls and overlap. Gradients: see
+  /// tied_head_gradient.
   BufferLayout layout(BufferKind kind) const;
   /// Bytes of each kind, the workspace including the kernels' scratch: what the memory plan takes.
   StageBytes bytes(const Kernels& kernels) const;
@@ -102,14 +136,19 @@ class StageMath {
   /// input_gradient (not the first) and adds to gradients those of norms, biases and tables; the matrix products'
   /// operands go to weight_operands. The gradient is that of loss_scale x the sum of the rows' losses.
   void backward_input(Kernels& kernels, const StageBuffers& buffers, double loss_scale) const;
-  /// Adds the matrix weight gradients to gradients, from activations and weight_operands.
+  /// Adds the matrix weight gradients to gradients, from activations and weight_operands: all, or those of some of the
+  /// weight_products(). Each matrix has a product of its own, so that any order of products gives the same bits.
   void backward_weight(Kernels& kernels, const StageBuffers& buffers) const;
+  void backward_weight(Kernels& kernels, const StageBuffers& buffers, ProductRange products) const;
+  /// Matrix products of a backward_weight: the head's (last stage), then the layers' from the last to the first, of
+  /// each down, up (and gate), attention output, query, key and value.
+  std::int64_t weight_products() const;
   /// Both; the operands lie in the workspace, one layer's at a time, weight_operands is not needed.
   void backward(Kernels& kernels, const StageBuffers& buffers, double loss_scale) const;
 
  private:
   StageShape shape_;
-  std::shared_ptr<const StageLayouts> layouts_;
+  std::shared_ptr<const SliceLayouts> layouts_;
 };
 
 }  // namespace penstock

@@ -40,6 +40,7 @@ TEST(StageSizes, AreThoseOfOneDevice) {
   EXPECT_EQ(size_of(sizes, 1, BufferKind::input), tokens * 8192 * 2);
   EXPECT_EQ(size_of(sizes, 1, BufferKind::activations), tokens * 20 * (12 * 8192 + 4 * 1024 + 6 * 28672));
   EXPECT_EQ(size_of(sizes, 1, BufferKind::key_value_gradients), tokens * 20 * 2 * 1024 * 4);
+  EXPECT_EQ(size_of(sizes, 1, BufferKind::key_values), tokens * 20 * 2 * 1024 * 2);
   EXPECT_EQ(size_of(sizes, 3, BufferKind::logits), tokens * 128000 * 4);
   EXPECT_EQ(size_of(sizes, 2, BufferKind::logits), 0);
   EXPECT_EQ(size_of(sizes, 0, BufferKind::tokens), 4096 / 2 * 4);

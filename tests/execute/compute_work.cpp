@@ -30,12 +30,24 @@ using test::TinyTraining;
 TEST(PackedTokens, LieByMicroBatchInputsFirst) {
   const std::vector<std::int32_t> inputs{1, 2, 3, 4, 5, 6};
   const std::vector<std::int32_t> targets{11, 12, 13, 14, 15, 16};
+  const auto shape = [](std::int64_t tokens, bool first, bool last) {
+    return StageShape{.first = first, .last = last, .tokens = tokens};
+  };
 
-  EXPECT_THAT(pack_tokens(inputs, targets, 2, true, true), ElementsAre(1, 2, 11, 12, 3, 4, 13, 14, 5, 6, 15, 16));
-  EXPECT_THAT(pack_tokens(inputs, targets, 3, true, false), ElementsAre(1, 2, 3, 4, 5, 6));
-  EXPECT_THAT(pack_tokens(inputs, targets, 3, false, true), ElementsAre(11, 12, 13, 14, 15, 16));
-  EXPECT_THAT(pack_tokens(inputs, targets, 6, false, false), IsEmpty());
-  EXPECT_THAT(pack_tokens({}, {}, 2, true, true), IsEmpty());
+  EXPECT_THAT(pack_tokens(inputs, targets, shape(2, true, true)),
+              ElementsAre(1, 2, 11, 12, 3, 4, 13, 14, 5, 6, 15, 16));
+  EXPECT_THAT(pack_tokens(inputs, targets, shape(3, true, false)), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(pack_tokens(inputs, targets, shape(3, false, true)), ElementsAre(11, 12, 13, 14, 15, 16));
+  EXPECT_THAT(pack_tokens(inputs, targets, shape(6, false, false)), IsEmpty());
+  EXPECT_THAT(pack_tokens({}, {}, shape(2, true, true)), IsEmpty());
+}
+
+TEST(PackedTokens, LieBySliceSequenceAndToken) {
+  const std::vector<std::int32_t> inputs{1, 2, 3, 4, 5, 6};
+  const std::vector<std::int32_t> targets{11, 12, 13, 14, 15, 16};
+
+  EXPECT_THAT(pack_tokens(inputs, targets, StageShape{.sequences = 2, .tokens = 3, .slices = 2}),
+              ElementsAre(1, 2, 4, 5, 3, 6, 11, 12, 14, 15, 13, 16));
 }
 
 /// The message of the Error `internal` that making the work of a plan throws; empty if it does not.

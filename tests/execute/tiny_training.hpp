@@ -46,8 +46,7 @@ inline void upload(RankState& state, const ComputeWork& work, const PlannedSched
     const auto part = [&](const std::vector<std::int32_t>& all_tokens) {
       return std::span{all_tokens}.subspan(share * static_cast<std::size_t>(replica), share);
     };
-    state.upload_tokens(stage,
-                        pack_tokens(part(batch.inputs), part(batch.targets), shape.rows(), shape.first, shape.last));
+    state.upload_tokens(stage, pack_tokens(part(batch.inputs), part(batch.targets), shape));
     if (stage == last) break;
   }
 }

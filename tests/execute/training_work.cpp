@@ -103,6 +103,74 @@ TEST_P(OfEachModel, DelayedStepsOfTwoThreadsOnUnevenStagesAreThoseOfOneRank) {
   expect_same(train(of, world_, delays, 2), expected);
 }
 
+/// Slices of six tokens: 2, 2, 1, 1, or three of 2 where SlimPipe has three ranks.
+class SlicesOfEachModel : public OfEachModel {
+ protected:
+  RunShape shape(ScheduleKind kind, std::int32_t virtual_stages = 1) const {
+    auto of = tiny_run(GetParam(), size_);
+    of.schedule = {.kind = kind, .virtual_stages = virtual_stages, .slices = slices()};
+    return of;
+  }
+  std::int32_t slices() const { return size_ == 3 ? 3 : 4; }
+  Outcome alone() const {
+    auto of = tiny_run(GetParam(), 1);
+    of.schedule = {.kind = ScheduleKind::seq1f1b, .slices = slices()};
+    return train(of, Communicator::self());
+  }
+};
+
+TEST_P(SlicesOfEachModel, GiveTheStepsOfOneRankInEverySchedule) {
+  const auto expected = alone();
+  EXPECT_EQ(expected.losses.size(), 2U * 4 * static_cast<std::size_t>(slices()));
+
+  expect_same(train(shape(ScheduleKind::terapipe), world_), expected);
+  expect_same(train(shape(ScheduleKind::seq1f1b), world_), expected);
+  expect_same(train(shape(ScheduleKind::seq1f1b_interleaved, 2), world_), expected);
+  expect_same(train(shape(ScheduleKind::svpp, 2), world_), expected);
+  expect_same(train(shape(ScheduleKind::slimpipe), world_), expected);
+  expect_same(train(shape(ScheduleKind::slimpipe, 2), world_), expected);
+  auto few = shape(ScheduleKind::svpp);
+  few.schedule.forwards_first = slices();
+  expect_same(train(few, world_), expected);
+}
+
+TEST_P(SlicesOfEachModel, GiveTheSameStepsRecomputedSplitDelayedAndOnTwoThreads) {
+  const auto expected = alone();
+
+  auto of = shape(ScheduleKind::svpp, 2);
+  of.schedule.split_backward = true;
+  const DelayOptions delays{static_cast<std::uint64_t>(100 + world_.rank()), Seconds{0.002}};
+  expect_same(train(of, world_, delays, 2), expected);
+  of.recompute = Recompute::full;
+  expect_same(train(of, world_), expected);
+  of = shape(ScheduleKind::slimpipe);
+  of.recompute = Recompute::full;
+  expect_same(train(of, world_, delays), expected);
+}
+
+TEST_P(SlicesOfEachModel, GiveTheLossesOfWholeSequences) {
+  const auto of_micro_batches = [](const std::vector<double>& losses, std::int32_t parts) {
+    std::vector<double> sums(losses.size() / static_cast<std::size_t>(parts));
+    for (std::size_t i = 0; i < losses.size(); ++i) sums[i / static_cast<std::size_t>(parts)] += losses[i];
+    return sums;
+  };
+
+  const auto whole = OfEachModel::alone().losses;
+  const auto sliced = of_micro_batches(alone().losses, slices());
+
+  // Rounding of sums over keys, twice: before the first step, and through the step that the second follows.
+  const double tolerance = GetParam().precision == Precision::bf16 ? 0x1p-7 : 1e-5;
+  ASSERT_EQ(sliced.size(), whole.size());
+  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(sliced[i], whole[i], tolerance * whole[i]) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SlicesOfEachModel,
+                         testing::Values(tiny_model(Family::llama, Tied::yes, Precision::bf16),
+                                         tiny_model(Family::gpt2, Tied::yes)),
+                         [](const auto& of) {
+                           return std::string{of.param.family == Family::llama ? "llama" : "gpt2"};
+                         });
+
 INSTANTIATE_TEST_SUITE_P(Models, OfEachModel,
                          testing::Values(tiny_model(Family::llama, Tied::no),
                                          tiny_model(Family::llama, Tied::yes, Precision::bf16),

@@ -191,6 +191,53 @@ TEST(Buffers, OfASplitBackwardKeepActivationsForW) {
               UnorderedElementsAre("activations 1", "weight_operands 1"));
 }
 
+/// "activations 1": the kind and the slice, of those that a slice shares with others.
+std::vector<std::string> slice_texts(const std::vector<SymbolicBuffer>& buffers) {
+  std::vector<std::string> texts;
+  for (const SymbolicBuffer& buffer : buffers) {
+    if (buffer.kind == BufferKind::activations || buffer.kind == BufferKind::key_values ||
+        buffer.kind == BufferKind::key_value_gradients) {
+      texts.push_back(fmt::format("{} {}", name_of(buffer.kind), buffer.slice));
+    }
+  }
+  return texts;
+}
+
+ActionOnRank slice_node(Op op, std::int32_t slice) {
+  return {Rank{0}, {op, Stage{0}, MicroBatch{0}, Slice{slice}}};
+}
+
+TEST(Buffers, OfSlicesAreTheKeysAndValuesBeforeAndTheirGradients) {
+  const Schedule schedule =
+      complete(read_schedule_csv("0F0.0,0F0.1,0F0.2,0I0.2,0I0.1,0I0.0,0W0.2,0W0.1,0W0.0", "slices"), {});
+  const auto used = [&](Op op, std::int32_t slice) { return slice_texts(uses(schedule, slice_node(op, slice))); };
+
+  EXPECT_THAT(used(Op::forward, 0), UnorderedElementsAre("activations 0"));
+  EXPECT_THAT(used(Op::forward, 2), UnorderedElementsAre("activations 0", "activations 1", "activations 2"));
+  EXPECT_THAT(used(Op::backward_input, 1),
+              UnorderedElementsAre("activations 0", "activations 1", "key_value_gradients 0", "key_value_gradients 1"));
+  EXPECT_THAT(used(Op::backward_weight, 2), UnorderedElementsAre("activations 2"));
+  EXPECT_THAT(slice_texts(takes(schedule, slice_node(Op::backward_input, 2))),
+              UnorderedElementsAre("key_value_gradients 0", "key_value_gradients 1"));
+  EXPECT_THAT(slice_texts(frees(schedule, slice_node(Op::backward_input, 1))),
+              UnorderedElementsAre("key_value_gradients 1"));
+}
+
+TEST(Buffers, OfSlicesThatKeepNothingAreTheirKeysAndValuesUntilTheLastForward) {
+  const auto compute = read_schedule_csv("0F0.0,0F0.1,0F0.2,0B0.2,0B0.1,0B0.0", "slices");
+  const Schedule schedule = complete(compute, {.recompute = PerStage<bool>(1, true)});
+  const auto of = [&](auto function, Op op, std::int32_t slice) {
+    return slice_texts(function(schedule, slice_node(op, slice)));
+  };
+
+  EXPECT_THAT(of(takes, Op::forward, 1), UnorderedElementsAre("key_values 1"));
+  EXPECT_THAT(of(takes, Op::forward, 2), IsEmpty());
+  EXPECT_THAT(of(uses, Op::forward, 2), UnorderedElementsAre("key_values 0", "key_values 1"));
+  EXPECT_THAT(of(frees, Op::forward, 2), UnorderedElementsAre("key_values 0", "key_values 1"));
+  EXPECT_THAT(of(uses, Op::recompute, 1), UnorderedElementsAre("activations 0", "activations 1"));
+  EXPECT_THAT(of(takes, Op::recompute, 1), UnorderedElementsAre("activations 1"));
+}
+
 TEST(Buffers, OfMessagesAndCopiesAreWhatTheyMove) {
   const Schedule schedule = three_stages();
 

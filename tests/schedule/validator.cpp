@@ -236,6 +236,14 @@ TEST(Validate, FindsASliceBeforeTheOneThatItNeeds) {
   EXPECT_THAT(validate(schedule), Contains(a_finding(Rule::need, 0, "`0F0.1`: needs `0F0.0`")));
 }
 
+TEST(Validate, FindsAWeightGradientThatFreesKeysAndValuesTooEarly) {
+  const auto lists = "0F0.0,0F0.1,0I0.1,0I0.0,0W0.1,0W0.0,0F1.0,0F1.1,0I1.1,0W1.0,0I1.0,0W1.1";
+  const Schedule schedule = complete(read_schedule_csv(lists, "slices"), {});
+
+  EXPECT_THAT(validate(schedule),
+              Contains(a_finding(Rule::buffer, 0, "uses the activations of stage 0, micro-batch 1, slice 0")));
+}
+
 // --- V5 cycles ---
 
 TEST(Validate, ShowsTheShortestCycle) {

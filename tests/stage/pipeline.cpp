@@ -92,7 +92,10 @@ std::vector<double> whole_gradient(const Gradients& gradients, const std::string
 }
 
 Pipeline::OneStage::OneStage(const StageShape& shape, const Kernels& kernels) : math{shape} {
-  for (const Bytes bytes : math.bytes(kernels)) memories.emplace_back(bytes);
+  for (const Bytes bytes : math.bytes(kernels)) {
+    memories.emplace_back();
+    for (std::int32_t slice = 0; slice < shape.slices; ++slice) memories.back().emplace_back(bytes);
+  }
 }
 
 std::int64_t Pipeline::layer_count(std::size_t stage) const {
@@ -111,7 +114,8 @@ Pipeline::Pipeline(const PipelineShape& shape, Kernels& kernels) : shape_{shape}
                                                             .last = stage + 1 == count,
                                                             .sequences = shape.sequences,
                                                             .tokens = shape.tokens,
-                                                            .storage = shape.storage},
+                                                            .storage = shape.storage,
+                                                            .slices = shape.slices},
                                                  kernels));
     begin = end;
   }
@@ -122,10 +126,24 @@ Pipeline::Pipeline(const PipelineShape& shape, Kernels& kernels) : shape_{shape}
     }
     ++number;
   }
-  for (std::int64_t t = 0; t < shape.sequences * shape.tokens; ++t) {
-    tokens_.push_back(static_cast<std::int32_t>((3 * t * t + 5 * t + 1) % shape.model.vocabulary));
-    targets_.push_back(t % 5 == 3 ? -1 : static_cast<std::int32_t>((7 * t + 2) % shape.model.vocabulary));
+  const StageShape& of_stage = stages_.front()->math.shape();
+  for (const Slice slice : all<Slice>(shape.slices)) {
+    const TokenRange range = of_stage.tokens_of(slice);
+    for (std::int64_t row = 0; row < shape.sequences * range.count; ++row) {
+      const std::int64_t t = row / range.count * shape.tokens + range.begin + row % range.count;
+      tokens_.push_back(static_cast<std::int32_t>((3 * t * t + 5 * t + 1) % shape.model.vocabulary));
+      targets_.push_back(t % 5 == 3 ? -1 : static_cast<std::int32_t>((7 * t + 2) % shape.model.vocabulary));
+    }
   }
+}
+
+std::size_t Pipeline::first_row(Slice slice) const {
+  return static_cast<std::size_t>(shape_.sequences * stages_.front()->math.shape().tokens_of(slice).begin);
+}
+
+void Pipeline::mask_targets(Slice slice) {
+  const auto begin = targets_.begin() + static_cast<std::ptrdiff_t>(first_row(slice));
+  std::fill_n(begin, shape_.sequences * stages_.front()->math.shape().tokens_of(slice).count, -1);
 }
 
 void Pipeline::set_parameter(const std::string& name, std::int64_t index, double value) {
@@ -149,27 +167,47 @@ double Pipeline::parameter(const std::string& name, std::int64_t index) const {
 }
 
 // A stage's input is the output memory of the stage before, and so on: no copies.
-StageBuffers Pipeline::buffers(std::size_t stage) const {
+StageBuffers Pipeline::buffers(std::size_t stage, Slice slice) const {
   const OneStage& here = *stages_[stage];
-  StageBuffers buffers{.parameters = here.memory(BufferKind::parameters).data(),
+  const auto data = [&](BufferKind kind) { return here.memory(kind, slice).data(); };
+  StageBuffers buffers{.slice = slice,
+                       .parameters = here.memory(BufferKind::parameters).data(),
                        .gradients = here.memory(BufferKind::gradients).data(),
-                       .activations = here.memory(BufferKind::activations).data(),
-                       .weight_operands = here.memory(BufferKind::weight_operands).data(),
+                       .activations = data(BufferKind::activations),
+                       .weight_operands = data(BufferKind::weight_operands),
                        .workspace = here.memory(BufferKind::workspace).data()};
   if (stage > 0) {
-    buffers.input = stages_[stage - 1]->memory(BufferKind::output).data();
-    buffers.input_gradient = here.memory(BufferKind::input_gradient).data();
+    buffers.input = stages_[stage - 1]->memory(BufferKind::output, slice).data();
+    buffers.input_gradient = data(BufferKind::input_gradient);
   } else {
-    buffers.tokens = tokens_.data();
+    buffers.tokens = tokens_.data() + first_row(slice);
   }
   if (stage + 1 < stages_.size()) {
-    buffers.output = here.memory(BufferKind::output).data();
-    buffers.output_gradient = stages_[stage + 1]->memory(BufferKind::input_gradient).data();
+    buffers.output = data(BufferKind::output);
+    buffers.output_gradient = stages_[stage + 1]->memory(BufferKind::input_gradient, slice).data();
   } else {
-    buffers.logits = here.memory(BufferKind::logits).data();
-    buffers.targets = targets_.data();
+    buffers.logits = data(BufferKind::logits);
+    buffers.targets = targets_.data() + first_row(slice);
+  }
+  if (slice.value() + 1 < shape_.slices) buffers.key_value_gradients = data(BufferKind::key_value_gradients);
+  for (const Slice earlier : all<Slice>(slice.value())) {
+    buffers.earlier.push_back({here.memory(BufferKind::activations, earlier).data(),
+                               here.memory(BufferKind::key_value_gradients, earlier).data()});
   }
   return buffers;
+}
+
+StageBuffers Pipeline::buffers_to_keep_nothing(std::size_t stage, Slice slice) const {
+  StageBuffers given = buffers(stage, slice);
+  given.activations = given.logits = nullptr;
+  given.key_value_gradients = nullptr;
+  const OneStage& here = *stages_[stage];
+  if (slice.value() + 1 < shape_.slices) given.key_values = here.memory(BufferKind::key_values, slice).data();
+  for (const Slice earlier : all<Slice>(slice.value())) {
+    given.earlier[static_cast<std::size_t>(earlier.value())] = {here.memory(BufferKind::key_values, earlier).data(),
+                                                                nullptr};
+  }
+  return given;
 }
 
 void Pipeline::spoil_workspaces() {
@@ -177,44 +215,59 @@ void Pipeline::spoil_workspaces() {
 }
 
 double Pipeline::forward(StageMath::Keep keep) {
-  double loss = 0;
-  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-    spoil_workspaces();
-    StageBuffers given = buffers(stage);
-    if (keep == StageMath::Keep::nothing) given.activations = given.logits = nullptr;
-    stages_[stage]->math.forward(kernels_, given, keep, &loss);
+  double sum = 0;
+  for (const Slice slice : all<Slice>(shape_.slices)) {
+    double loss = 0;
+    for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+      spoil_workspaces();
+      const StageBuffers given =
+          keep == StageMath::Keep::nothing ? buffers_to_keep_nothing(stage, slice) : buffers(stage, slice);
+      stages_[stage]->math.forward(kernels_, given, keep, &loss);
+    }
+    sum += loss;
   }
-  return loss;
+  return sum;
 }
 
 void Pipeline::backward(Backward how, double loss_scale) {
-  for (std::size_t stage = stages_.size(); stage-- > 0;) {
-    spoil_workspaces();
-    StageBuffers given = buffers(stage);
-    const StageMath& math = stages_[stage]->math;
-    if (how == Backward::whole) {
-      given.weight_operands = nullptr;
-      math.backward(kernels_, given, loss_scale);
-      continue;
-    }
-    math.backward_input(kernels_, given, loss_scale);
-    // W may come late: by then only activations and operands are there.
-    spoil_workspaces();
-    if (stage + 1 < stages_.size()) stages_[stage + 1]->memory(BufferKind::input_gradient).fill(std::byte{0xFF});
-    given.input = nullptr;
-    given.output_gradient = nullptr;
-    given.logits = nullptr;
-    math.backward_weight(kernels_, given);
+  for (std::int32_t slice = shape_.slices; slice-- > 0;) {
+    for (std::size_t stage = stages_.size(); stage-- > 0;) backward(how, loss_scale, stage, Slice{slice});
   }
 }
 
+void Pipeline::backward(Backward how, double loss_scale, std::size_t stage, Slice slice) {
+  spoil_workspaces();
+  StageBuffers given = buffers(stage, slice);
+  const StageMath& math = stages_[stage]->math;
+  if (how == Backward::whole) {
+    given.weight_operands = nullptr;
+    math.backward(kernels_, given, loss_scale);
+    return;
+  }
+  math.backward_input(kernels_, given, loss_scale);
+  // W may come late: by then only activations and operands are there.
+  spoil_workspaces();
+  if (stage + 1 < stages_.size()) stages_[stage + 1]->memory(BufferKind::input_gradient, slice).fill(std::byte{0xFF});
+  given.input = nullptr;
+  given.output_gradient = nullptr;
+  given.logits = nullptr;
+  given.key_value_gradients = nullptr;
+  given.earlier.clear();
+  math.backward_weight(kernels_, given);
+}
+
 void Pipeline::recompute_all() {
+  for (const auto& stage : stages_) {
+    for (const Slice slice : all<Slice>(shape_.slices)) {
+      stage->memory(BufferKind::activations, slice).fill(std::byte{0xFF});
+      stage->memory(BufferKind::logits, slice).fill(std::byte{0xFF});
+    }
+  }
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-    const StageBuffers given = buffers(stage);
-    stages_[stage]->memory(BufferKind::activations).fill(std::byte{0xFF});
-    stages_[stage]->memory(BufferKind::logits).fill(std::byte{0xFF});
-    spoil_workspaces();
-    stages_[stage]->math.recompute(kernels_, given);
+    for (const Slice slice : all<Slice>(shape_.slices)) {
+      spoil_workspaces();
+      stages_[stage]->math.recompute(kernels_, buffers(stage, slice));
+    }
   }
 }
 

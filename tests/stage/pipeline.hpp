@@ -52,6 +52,7 @@ struct PipelineShape {
   std::int64_t tokens = 5;
   DType storage = DType::f64;
   std::vector<std::int32_t> layers_per_stage;  ///< empty: one stage
+  std::int32_t slices = 1;
 };
 
 /// Small models of both families whose sizes are no multiples of each other or of a vector's width.
@@ -91,16 +92,27 @@ class Pipeline {
   std::int64_t counted_targets() const;
   std::size_t stages() const { return stages_.size(); }
   const StageMath& math(std::size_t stage) const { return stages_[stage]->math; }
-  const Memory& memory(std::size_t stage, BufferKind kind) const { return stages_[stage]->memory(kind); }
-  StageBuffers buffers(std::size_t stage) const;
+  const Memory& memory(std::size_t stage, BufferKind kind, Slice slice = Slice{0}) const {
+    return stages_[stage]->memory(kind, slice);
+  }
+  /// Of a forward that keeps activations, or of a backward.
+  StageBuffers buffers(std::size_t stage, Slice slice = Slice{0}) const;
+  /// No row of the slice counts any more.
+  void mask_targets(Slice slice);
 
  private:
   struct OneStage {
     OneStage(const StageShape& shape, const Kernels& kernels);
-    const Memory& memory(BufferKind kind) const { return memories[static_cast<std::size_t>(kind)]; }
+    /// Kinds that belong to the stage have one memory, that of slice 0.
+    const Memory& memory(BufferKind kind, Slice slice = Slice{0}) const {
+      return memories[static_cast<std::size_t>(kind)][static_cast<std::size_t>(slice.value())];
+    }
     StageMath math;
-    std::vector<Memory> memories;  ///< by kind
+    std::vector<std::vector<Memory>> memories;  ///< by kind and slice
   };
+  StageBuffers buffers_to_keep_nothing(std::size_t stage, Slice slice) const;
+  void backward(Backward how, double loss_scale, std::size_t stage, Slice slice);
+  std::size_t first_row(Slice slice) const;
   void spoil_workspaces();
   void recompute_all();
   std::int64_t layer_count(std::size_t stage) const;
