@@ -54,6 +54,7 @@ void share_among_all(const std::vector<double>& lengths, std::vector<BalancedAtt
 BalancedLockstep::BalancedLockstep(Exchange exchange, const LockstepUnit& shape) {
   for (std::int32_t slot = 0; slot < places(shape); ++slot) {
     std::vector<double> lengths;
+    lengths.reserve(static_cast<std::size_t>(shape.ranks));
     for (std::int32_t rank = 0; rank < shape.ranks; ++rank) lengths.push_back(slice_at(shape, slot - rank) + 0.5);
     switch (exchange) {
       case Exchange::none:

@@ -88,7 +88,7 @@ class ReturningMemory {
   explicit ReturningMemory(Bytes begin) : addresses_{begin} {}
 
   AddressMap::Taken take(Bytes bytes) {
-    const auto taken = addresses_.take(bytes);
+    auto taken = addresses_.take(bytes);
     end_ = std::max(end_, taken.offset + bytes);
     return taken;
   }

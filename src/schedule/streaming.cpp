@@ -29,7 +29,7 @@ class Insertions {
   explicit Insertions(const std::vector<Action>& list) : list_{list}, behind_(list.size() + 1) {}
 
   void add(std::int32_t position, const Action& action) {
-    behind_[static_cast<std::size_t>(position + 1)].push_back(action);
+    behind_[static_cast<std::size_t>(position) + 1].push_back(action);
   }
 
   std::vector<Action> result() const {
