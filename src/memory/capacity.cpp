@@ -42,11 +42,11 @@ std::string_view advice(BufferKind kind) {
 std::string memory_table(const RankPlan& plan) {
   std::string text;
   for (const MemoryUse& use : plan.table) {
-    text += fmt::format("  {:<16} {:>5} x {:>10} = {:>10}\n", name_of(use.kind), use.count, to_text(use.each),
+    text += fmt::format("  {:<19} {:>5} x {:>10} = {:>10}\n", name_of(use.kind), use.count, to_text(use.each),
                         to_text(use.total()));
   }
   if (plan.unused_at_peak.value > 0)
-    text += fmt::format("  {:<16} {:>31}\n", "between buffers", to_text(plan.unused_at_peak));
+    text += fmt::format("  {:<19} {:>31}\n", "between buffers", to_text(plan.unused_at_peak));
   return text;
 }
 
