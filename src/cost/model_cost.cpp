@@ -147,6 +147,18 @@ Work head_work(const CostShape& shape, WorkPart part, double share) {
   fail(ExitCode::internal, "cost: no such part of the work");
 }
 
+std::vector<Product> weight_gradient_products(const CostShape& shape, Stage stage) {
+  std::vector<Product> products;
+  if (stage.value() + shape.vocabulary_sharers() >= shape.backward().size()) {
+    products = head_work(shape, WorkPart::weight_gradient, shape.vocabulary_share()).products;
+  }
+  const auto layer = layer_work(shape, WorkPart::weight_gradient).products;
+  for (std::int32_t number = 0; number < shape.backward()[stage].size(); ++number) {
+    products.insert(products.end(), layer.rbegin(), layer.rend());
+  }
+  return products;
+}
+
 AttentionWork attention_work(const CostShape& shape, double length, WorkPart part, bool fused) {
   if (part == WorkPart::weight_gradient) return {};
   const double slice = double{1} * shape.sequence / shape.slices;

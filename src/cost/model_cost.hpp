@@ -48,6 +48,11 @@ Work embedding_work(const CostShape& shape, WorkPart part, double share);
 /// Final norm, head and loss; `share` as above.
 Work head_work(const CostShape& shape, WorkPart part, double share);
 
+/// The matrix products of the weight gradients of a backward stage, as the backward comes to them: that of the head (or
+/// of the stage's share of it); of each layer, from the last to the first, (the router's,) down, gate with up,
+/// attention output, query with key and value.
+std::vector<Product> weight_gradient_products(const CostShape& shape, Stage stage);
+
 /// Causal attention of one layer for queries of one slice over keys of `length` slices; the diagonal slice counts half,
 /// so that slice k has k + 1/2. Per sequence 4 x query_width x (S/n)^2 x length FLOPs forward.
 struct AttentionWork {

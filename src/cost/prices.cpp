@@ -11,6 +11,7 @@
 #include "cost/stage_seconds.hpp"
 #include "cost/stage_sizes.hpp"
 #include "schedule/semantics.hpp"
+#include "schedule/weight_parts.hpp"
 
 namespace penstock {
 namespace {
@@ -52,7 +53,28 @@ CostModel::CostModel(CostShape shape, HardwareOptions hardware)
   }
 }
 
+template <class TimeOf>
+void CostModel::fill_weight_shares(const TimeOf& time_of) {
+  for (const Stage stage : all<Stage>(shape_.backward().size())) {
+    std::vector<double> sums{0};
+    for (const Product& product : weight_gradient_products(shape_, stage)) {
+      sums.push_back(sums.back() + time_of(product));
+    }
+    for (double& sum : sums) sum /= sums.back();
+    weight_shares_.push_back(std::move(sums));
+  }
+}
+
+Seconds CostModel::of_part(const Schedule& schedule, const Action& weight, Seconds whole) const {
+  const std::int32_t parts = schedule.parts_of_weight(weight.stage);
+  if (hardware_.unit) return {whole.value / parts};
+  const auto& shares = weight_shares_[weight.stage];
+  const ProductRange range = products_of_part(weight.part, parts, weight_products(weight.stage));
+  return {whole.value * (shares[static_cast<std::size_t>(range.end)] - shares[static_cast<std::size_t>(range.begin)])};
+}
+
 void CostModel::fill_unit_prices() {
+  fill_weight_shares([](const Product&) { return 1.0; });
   const std::int32_t block = common_layers(shape_);
   const auto fill = [&](Op op, const PerStage<LayerRange>& stages, double unit) {
     for (const LayerRange& range : stages) {
@@ -72,6 +94,7 @@ void CostModel::fill_unit_prices() {
 
 void CostModel::fill_compute_prices() {
   const StageSeconds seconds{shape_, hardware_, links_};
+  fill_weight_shares([&](const Product& product) { return seconds.seconds_of(product).value; });
   const Seconds latency = hardware_.device.launch_latency;
   for (const Stage stage : all<Stage>(shape_.forward_stages.size())) {
     for (const Slice slice : all<Slice>(shape_.slices)) {
@@ -136,9 +159,11 @@ Seconds CostModel::price(const Schedule& schedule, const ActionOnRank& node) con
     case Op::backward:
     case Op::backward_input:
     case Op::backward_weight:
-    case Op::recompute:
-      return at(action.op,
-                stage * static_cast<std::size_t>(shape_.slices) + static_cast<std::size_t>(action.slice.value()));
+    case Op::recompute: {
+      const Seconds whole = at(
+          action.op, stage * static_cast<std::size_t>(shape_.slices) + static_cast<std::size_t>(action.slice.value()));
+      return action.part == 0 ? whole : of_part(schedule, action, whole);
+    }
     case Op::send_forward:
     case Op::send_backward:
     case Op::send_checkpoint:

@@ -25,6 +25,9 @@ namespace penstock {
 /// ranks (vocabulary parallelism: the first and the last stage of each). Parameters belong to the rank of their
 /// backward stage: what a forward stage fetches from another node goes over the network. On unit hardware, F, R, I and
 /// W are 1 second and B 2 for each smallest common layer block of the two cuttings, everything else 0.
+///
+/// Parts of a W share its price, launch and elementwise work included, as their matrix products take their time; on
+/// unit hardware equally. So together they cost what the whole does.
 class CostModel {
  public:
   /// @throws Error bad_input if the shape breaks a rule (see check)
@@ -36,6 +39,11 @@ class CostModel {
 
   /// Bytes of each kind of buffer, by stage (see stage_sizes).
   const PerStage<StageBytes>& bytes() const { return bytes_; }
+
+  /// Matrix products of a backward stage's W, which it can be cut into (see weight_gradient_products).
+  std::int32_t weight_products(Stage stage) const {
+    return static_cast<std::int32_t>(weight_shares_[stage].size()) - 1;
+  }
 
   Seconds wire_seconds(Rank from, Rank to, Bytes bytes) const { return links_.wire_seconds(from, to, bytes); }
   std::optional<std::int32_t> shared_resource(Rank from, Rank to) const { return links_.shared_resource(from, to); }
@@ -50,6 +58,9 @@ class CostModel {
   void fill_unit_prices();
   void fill_compute_prices();
   void fill_host_prices();
+  template <class TimeOf>
+  void fill_weight_shares(const TimeOf& time_of);
+  Seconds of_part(const Schedule& schedule, const Action& weight, Seconds whole) const;
   /// Of a forward stage whose layers belong to the ranks of the backward pass: those of other nodes send their share,
   /// in proportion to the layers (SPipe, methods 1.3).
   Seconds decoupled_fetch(const Schedule& schedule, const ActionOnRank& node) const;
@@ -61,6 +72,7 @@ class CostModel {
   Links links_;
   PerStage<StageBytes> bytes_;
   Bytes message_;
+  PerStage<std::vector<double>> weight_shares_;  ///< of W's price, what its first 0, 1, ... products have
   std::array<StagePrices, op_count> prices_;
 };
 

@@ -74,6 +74,9 @@ struct CostShape {
   /// Devices that hold the same parameters (of experts fewer, by `expert`) and share their optimizer states, as
   /// Megatron-LM's distributed optimizer does over data x context parallelism.
   std::int32_t copies() const { return context * data; }
+  /// Stages at each end of a pass that share the embedding, or the head; and the share that each has.
+  std::int32_t vocabulary_sharers() const { return vocabulary_parallel ? pipeline : 1; }
+  double vocabulary_share() const { return 1.0 / vocabulary_sharers(); }
   /// From a device of a rank to its counterpart of the next rank.
   std::int32_t rank_stride() const { return neighbours == Neighbours::replicas ? devices() * data : devices(); }
   /// Tokens of one (micro-batch, slice) on one device.

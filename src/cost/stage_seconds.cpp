@@ -21,7 +21,7 @@ Seconds scaled(Seconds seconds, double factor) {
 
 StageSeconds::StageSeconds(const CostShape& shape, const HardwareOptions& hardware, const Links& links)
     : shape_{shape}, hardware_{hardware}, links_{links}, selective_{seconds_of(selective_work(shape))} {
-  const double share = shape.vocabulary_parallel ? 1.0 / shape.pipeline : 1;
+  const double share = shape.vocabulary_share();
   if (shape.exchange != Exchange::none) lockstep_.emplace(shape.exchange, unit_of(Stage{0}, Slice{0}));
   for (const WorkPart part : all_parts) {
     layer_[place(part)] = seconds_of(layer_work(shape, part));
@@ -76,7 +76,7 @@ Seconds StageSeconds::layer_seconds(WorkPart part, Slice slice, const BalancedAt
 }
 
 Seconds StageSeconds::ends_seconds(WorkPart part, Stage stage, std::int32_t stages) const {
-  const std::int32_t sharers = shape_.vocabulary_parallel ? shape_.pipeline : 1;
+  const std::int32_t sharers = shape_.vocabulary_sharers();
   Seconds seconds;
   if (stage.value() < sharers) seconds += embedding_[place(part)];
   if (stage.value() + sharers >= stages) seconds += head_[place(part)];

@@ -23,10 +23,10 @@ class StageSeconds {
 
   /// `stages` is one of the shape's two cuttings, in which `stage` counts.
   Seconds of(WorkPart part, const PerStage<LayerRange>& stages, Stage stage, Slice slice) const;
+  Seconds seconds_of(const Product& product) const;
 
  private:
   Seconds seconds_of(const Work& work) const;
-  Seconds seconds_of(const Product& product) const;
   Seconds layer_seconds(WorkPart part, Slice slice, const BalancedAttention& attention) const;
   Seconds attention_seconds(WorkPart part, double length) const;
   LockstepUnit unit_of(Stage stage, Slice slice) const;

@@ -53,6 +53,8 @@ std::string schedule_text(const ModelledRun& run) {
   if (schedule.forwards_first) text += fmt::format(" f={}", *schedule.forwards_first);
   if (run.schedule.weight_gradients != WeightGradients::whole) {
     text += fmt::format(" W {}", deck_name(run.schedule.weight_gradients));
+    const bool by_product = run.schedule.weight_grain == WeightGrain::product;
+    if (by_product && run.schedule.weight_gradients == WeightGradients::placed) text += " by product";
   }
   if (run.cost.exchange != Exchange::none) text += fmt::format(" {} exchange", deck_name(run.cost.exchange));
   return text;

@@ -67,6 +67,16 @@ constexpr std::array<EnumName<WeightGradients>, 3> enum_names(WeightGradients) {
   return {{{WeightGradients::whole, "whole"}, {WeightGradients::split, "split"}, {WeightGradients::placed, "placed"}}};
 }
 
+/// What of a weight gradient is placed at once.
+enum class WeightGrain : std::uint8_t {
+  whole,   ///< all that one stage has for one (micro-batch, slice)
+  product  ///< one matrix product
+};
+
+constexpr std::array<EnumName<WeightGrain>, 2> enum_names(WeightGrain) {
+  return {{{WeightGrain::whole, "whole"}, {WeightGrain::product, "product"}}};
+}
+
 /// The kinds with a few words on each: "gpipe: all forwards, then all backwards; 1f1b: ...".
 std::string_view help_on_kinds();
 
@@ -83,9 +93,10 @@ struct ScheduleOptions {
   bool early_recompute = false;                 ///< mobius, spipe: R need not wait for the output's gradient
   bool split_backward = false;                  ///< as WeightGradients::split, where those are whole
   WeightGradients weight_gradients = WeightGradients::whole;
-  Exchange exchange = Exchange::none;  ///< slimpipe
-  bool vocabulary_parallel = false;    ///< slimpipe: all ranks share head, loss and embedding
-  std::optional<std::string> file;     ///< a hand-written schedule in place of a kind
+  WeightGrain weight_grain = WeightGrain::whole;  ///< of placed weight gradients
+  Exchange exchange = Exchange::none;             ///< slimpipe
+  bool vocabulary_parallel = false;               ///< slimpipe: all ranks share head, loss and embedding
+  std::optional<std::string> file;                ///< a hand-written schedule in place of a kind
 
   bool splits_backward() const { return split_backward || weight_gradients != WeightGradients::whole; }
   friend bool operator==(const ScheduleOptions&, const ScheduleOptions&) = default;
@@ -142,6 +153,9 @@ void describe(Visitor& visit, ScheduleOptions& options) {
         {.help =
              "whole: with those of inputs, B; split: directly behind them, I and W; placed: where the rank would wait, "
              "as far as memory allows (MEPipe). placed: simulate and plan alone"});
+  visit("weight_grain", options.weight_grain,
+        {.help = "what weight_gradients: placed puts into a wait at once; whole: all that a stage has for a slice; "
+                 "product: one matrix product after the other, so that shorter waits are filled too (MEPipe)"});
   visit("exchange", options.exchange,
         {.help = "slimpipe: who attends to the keys of a slice; none: the rank of the slice; pairwise: the ranks with "
                  "the most and the fewest keys share theirs, and so on inwards; global: all ranks share all. simulate "
