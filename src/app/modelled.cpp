@@ -32,6 +32,7 @@ CostShape cost_shape(const Deck& deck) {
   shape.context = deck.parallel.context;
   shape.expert = deck.parallel.expert;
   shape.data = deck.parallel.data;
+  shape.neighbours = deck.parallel.neighbours;
   shape.exchange = deck.schedule.exchange;
   shape.vocabulary_parallel = deck.schedule.vocabulary_parallel;
   shape.offload_ratio = deck.memory.offload_activations;

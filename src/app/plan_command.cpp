@@ -14,17 +14,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Bytes capacity_of(const ModelledDeck& modelled) {
-  const DeviceFigures& device = modelled.hardware.device;
-  return modelled.hardware.unit ? modelled.deck.memory.device : device.memory - device.reserve;
-}
-
 PlanRequest request_of(const ModelledDeck& modelled) {
   PlanRequest request;
   request.base = modelled_run(modelled.deck, modelled.hardware);
   request.global_batch = modelled.deck.training.global_batch;
   request.devices = modelled.deck.plan.devices;
-  request.capacity = capacity_of(modelled);
+  request.capacity = device_capacity(modelled.deck, modelled.hardware);
   request.search = modelled.deck.plan.search;
   return request;
 }
@@ -36,6 +31,7 @@ Deck deck_of(Deck deck, const ModelledRun& run) {
   deck.parallel.context = run.cost.context;
   deck.parallel.expert = run.cost.expert;
   deck.parallel.data = run.cost.data;
+  deck.parallel.neighbours = run.cost.neighbours;
   deck.parallel.layers_per_stage.reset();
   deck.training.micro_batch = run.cost.micro_batch;
   deck.schedule = run.schedule;

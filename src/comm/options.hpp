@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/describe.hpp"
+#include "schedule/place.hpp"
 
 namespace penstock {
 
@@ -16,6 +17,7 @@ struct ParallelOptions {
   std::int32_t context = 1;   ///< devices that share each sequence of a rank
   std::int32_t expert = 1;    ///< devices that share the experts of a layer
   std::int32_t data = 1;      ///< pipelines (replicas), each with its share of the global batch
+  Neighbours neighbours = Neighbours::pipeline;
   std::optional<std::vector<std::int32_t>> layers_per_stage;
   friend bool operator==(const ParallelOptions&, const ParallelOptions&) = default;
 };
@@ -42,6 +44,10 @@ void describe(Visitor& visit, ParallelOptions& options) {
       {.help = "replicas of the pipeline, each with its share of the global batch; mpirun starts pipeline x data ranks",
        .unit = "replicas",
        .range = between(1, 65536)});
+  visit("neighbours", options.neighbours,
+        {.help =
+             "who stands side by side, and so shares nodes: the ranks of a pipeline, or the replicas of a rank, as in "
+             "Megatron-LM. simulate and plan alone"});
   visit("layers_per_stage", options.layers_per_stage,
         {.help = "layers of each stage, in the order of the model",
          .unit = "layers",

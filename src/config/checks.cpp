@@ -255,15 +255,16 @@ void refuse_schedule(const ScheduleOptions& schedule, const Refuse& refuse) {
   const bool streams = schedule.kind == ScheduleKind::spipe || schedule.kind == ScheduleKind::mobius;
   refuse(by_kind && streams, "schedule.kind", deck_name(schedule.kind),
          "its parameters come from the host, and no device runs that yet; choose one that keeps them");
-  refuse(by_kind && schedule.slices > 1, "schedule.slices", schedule.slices, "set 1");
+  const WeightGradients weights = schedule.weight_gradients;
+  refuse(weights == WeightGradients::placed, "schedule.weight_gradients", deck_name(weights), "choose whole or split");
   refuse(schedule.exchange != Exchange::none, "schedule.exchange", deck_name(schedule.exchange), "choose none");
   refuse(schedule.vocabulary_parallel, "schedule.vocabulary_parallel", true, "set false");
 }
 
 template <class Refuse>
 void refuse_memory(const MemoryOptions& memory, const Refuse& refuse) {
-  refuse(memory.recompute == Recompute::selective || memory.recompute == Recompute::layers, "memory.recompute", deck_name(memory.recompute),
-         "choose none or full");
+  refuse(memory.recompute == Recompute::selective || memory.recompute == Recompute::layers, "memory.recompute",
+         deck_name(memory.recompute), "choose none or full");
   refuse(memory.parameters == Place::host, "memory.parameters", deck_name(memory.parameters), "choose device");
   refuse(memory.offload_activations > 0, "memory.offload_activations", memory.offload_activations, "set 0");
   refuse(memory.optimizer == Place::device, "memory.optimizer", deck_name(memory.optimizer), "choose host");
@@ -301,6 +302,8 @@ void refuse_what_cannot_run(const Deck& deck) {
   refuse(parallel.tensor > 1, "parallel.tensor", parallel.tensor, "set 1, and use pipeline or data");
   refuse(parallel.context > 1, "parallel.context", parallel.context, "set 1, and use pipeline or data");
   refuse(parallel.expert > 1, "parallel.expert", parallel.expert, "set 1");
+  refuse(parallel.neighbours != Neighbours::pipeline, "parallel.neighbours", deck_name(parallel.neighbours),
+         "choose pipeline");
   refuse(deck.model.experts > 0, "model.experts", deck.model.experts,
          "a mixture of experts cannot be trained yet, set 0");
   refuse_schedule(deck.schedule, refuse);

@@ -193,7 +193,16 @@ Schedule with_placed_weight_gradients(const ModelledRun& run, const CostShape& c
   const Schedule& recomputing =
       run.recompute == Recompute::full ? add_recompute(compute, split.schedule.recompute) : compute;
   const Bytes capacity = run.capacity.value_or(Bytes{std::numeric_limits<std::int64_t>::max()});
-  return place_weight_gradients(recomputing, durations, weight_room(split, capacity));
+  // What is live at once fits at first; so must the addresses, between which holes are left.
+  Bytes room = capacity;
+  constexpr int most_attempts = 4;
+  for (int attempt = 1;; ++attempt) {
+    Schedule placed = place_weight_gradients(recomputing, durations, weight_room(split, room));
+    if (!run.capacity || attempt == most_attempts) return placed;
+    const Bytes peak = most_planned_bytes(priced(run, cost, placed));
+    if (peak <= capacity) return placed;
+    room = room - (peak - capacity);
+  }
 }
 
 }  // namespace
@@ -229,6 +238,12 @@ Priced price(const ModelledRun& run) {
     compute = with_placed_weight_gradients(run, cost, compute);
   }
   return priced(run, std::move(cost), compute);
+}
+
+Bytes most_planned_bytes(const Priced& priced) {
+  Bytes most;
+  for (const RankPlan& plan : plan_ranks(priced)) most = std::max(most, plan.peak);
+  return most;
 }
 
 PerRank<RankPlan> plan_ranks(const Priced& priced) {

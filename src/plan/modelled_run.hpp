@@ -53,6 +53,9 @@ Priced price(const ModelledRun& run);
 /// Where every buffer of every rank lies; the bytes of the cost model. @throws Error as plan_rank
 PerRank<RankPlan> plan_ranks(const Priced& priced);
 
+/// The highest end of any buffer of any rank.
+Bytes most_planned_bytes(const Priced& priced);
+
 /// One rank of a simulated step.
 struct SimulatedRank {
   Bytes peak_device;       ///< highest end of any buffer

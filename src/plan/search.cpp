@@ -101,8 +101,17 @@ class Search {
       ++result_.counts.over_host_memory;
       return;
     }
+    PlannedLayout layout = simulated(run, priced, peak);
+    if (best.size() == rows_ && layout.step >= best.back().step) {
+      ++result_.counts.simulated;
+      return;
+    }
+    layout.peak_device = most_planned_bytes(priced);
+    if (layout.peak_device > request_.capacity) {
+      ++result_.counts.over_memory;
+      return keep_closest(run, layout.peak_device);
+    }
     ++result_.counts.simulated;
-    const PlannedLayout layout = simulated(run, priced, peak);
     const auto place = std::upper_bound(best.begin(), best.end(), layout,
                                         [](const auto& a, const auto& b) { return a.step < b.step; });
     best.insert(place, layout);

@@ -19,7 +19,7 @@ struct PlannedLayout {
   Seconds exposed_optimizer;
   double bubble_makespan = 0;
   double utilization = 0;
-  Bytes peak_device;  ///< live bytes of the fullest rank
+  Bytes peak_device;  ///< of the fullest rank, with every buffer at its address
 };
 
 /// What became of the candidates.
@@ -27,7 +27,7 @@ struct SearchCounts {
   std::int64_t candidates = 0;
   std::int64_t over_memory_bound = 0;  ///< dropped: their closed form is over the capacity
   std::int64_t over_time_bound = 0;    ///< dropped: their closed form is behind the rows found
-  std::int64_t over_memory = 0;        ///< do not fit, seen in their lists
+  std::int64_t over_memory = 0;        ///< do not fit, seen in their lists: what is live, or the addresses
   std::int64_t over_host_memory = 0;   ///< fit the device, but what goes to the host is more than its memory
   std::int64_t simulated = 0;
 };
@@ -41,8 +41,8 @@ struct PlanResult {
 enum class Pruning : std::uint8_t { by_bounds, none };
 
 /// Simulates the candidates of the request, those with the shortest possible step first, until no other can be among
-/// the `rows` best. With Pruning::none all of them. Waits for memory are left out: a layout is taken if what is live at
-/// any one time fits. Ties keep the order of `candidates`.
+/// the `rows` best. With Pruning::none all of them. Waits for memory are left out; a layout is taken if its addresses
+/// fit. Ties keep the order of `candidates`.
 PlanResult search(const PlanRequest& request, std::int32_t rows, Pruning pruning = Pruning::by_bounds);
 
 /// Changes of the request, the least first, until something fits: activations recomputed, then on the host, then
