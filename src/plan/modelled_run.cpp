@@ -13,6 +13,7 @@
 #include "schedule/partition.hpp"
 #include "schedule/semantics.hpp"
 #include "schedule/text.hpp"
+#include "schedule/weight_parts.hpp"
 #include "schedule/weight_placement.hpp"
 
 namespace penstock {
@@ -177,6 +178,16 @@ WeightRoom weight_room(const Priced& split, Bytes capacity) {
   return room;
 }
 
+/// Into how many parts the W of each stage is cut.
+PerStage<std::uint8_t> weight_parts(const ModelledRun& run, const Priced& split) {
+  if (run.schedule.weight_grain == WeightGrain::whole) return {};
+  PerStage<std::uint8_t> parts;
+  for (const Stage stage : all<Stage>(split.schedule.ranks(Pass::backward).size())) {
+    parts.push_back(finest_weight_parts(split.costs.weight_products(stage)));
+  }
+  return parts;
+}
+
 /// The schedule with each W where its rank would wait, by the prices of the run.
 Schedule with_placed_weight_gradients(const ModelledRun& run, const CostShape& cost, const Schedule& compute) {
   if (!entry_of(run.schedule.kind).limits.places_weight_gradients || run.stream_parameters || offloads(run)) {
@@ -188,10 +199,11 @@ Schedule with_placed_weight_gradients(const ModelledRun& run, const CostShape& c
          : offloads(run)       ? "would have to fetch its activations from the host again"
                                : "has a place for them");
   }
-  const Priced split = priced(run, cost, compute);
+  Priced split = priced(run, cost, compute);
+  split.schedule.weight_parts = weight_parts(run, split);
   const Durations durations = [&](const ActionOnRank& node) { return split.costs.price(split.schedule, node); };
-  const Schedule& recomputing =
-      run.recompute == Recompute::full ? add_recompute(compute, split.schedule.recompute) : compute;
+  Schedule recomputing = run.recompute == Recompute::full ? add_recompute(compute, split.schedule.recompute) : compute;
+  recomputing.weight_parts = split.schedule.weight_parts;
   const Bytes capacity = run.capacity.value_or(Bytes{std::numeric_limits<std::int64_t>::max()});
   // What is live at once fits at first; so must the addresses, between which holes are left.
   Bytes room = capacity;

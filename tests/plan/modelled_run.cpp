@@ -2,6 +2,7 @@
 #include "plan/modelled_run.hpp"
 
 #include <algorithm>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -172,6 +173,36 @@ TEST(PlacedWeightGradients, WaitOnlyAsFarAsMemoryAllows) {
 
     EXPECT_LE(most_device_bytes(price(run)), *run.capacity);
   }
+}
+
+TEST(PlacedWeightGradients, OfSingleProductsAreValidAndFillMoreWaits) {
+  ModelledRun run = sliced_llama(ScheduleKind::svpp);
+  run.schedule.weight_gradients = WeightGradients::placed;
+  const SimulatedStep whole = step_of(run);
+  run.schedule.weight_grain = WeightGrain::product;
+
+  const Priced placed = price(run);
+
+  EXPECT_TRUE(validate(placed.schedule).empty());
+  EXPECT_EQ(placed.schedule.parts_of_weight(Stage{0}), placed.costs.weight_products(Stage{0}));
+  const SimulatedStep products = simulate(placed, plan_ranks(placed));
+  RecordProperty("whole", std::to_string(whole.times.step.value));
+  RecordProperty("products", std::to_string(products.times.step.value));
+  EXPECT_LT(products.times.step, whole.times.step);
+}
+
+TEST(PlacedWeightGradients, OfSingleProductsWaitOnlyAsFarAsMemoryAllows) {
+  ModelledRun run = sliced_llama(ScheduleKind::svpp);
+  run.schedule.weight_gradients = WeightGradients::split;
+  const Bytes least = most_device_bytes(price(run));
+  run.schedule.weight_gradients = WeightGradients::placed;
+  run.schedule.weight_grain = WeightGrain::product;
+  const Bytes unbounded = most_device_bytes(price(run));
+  ASSERT_GT(unbounded, least);
+
+  run.capacity = least + Bytes{(unbounded - least).value / 2};
+
+  EXPECT_LE(most_device_bytes(price(run)), *run.capacity);
 }
 
 TEST(PlacedWeightGradients, AreRefusedWhereTheyAreNotTheirOwnMasters) {

@@ -63,6 +63,8 @@ TEST_F(TraceFile, ReadsBackEveryFieldToTheBit) {
   timeline.spans.push_back(testing::message(1, Op::send_backward, 0, 3, 0.1, 0.7));
   timeline.spans.back().action.slice = Slice{2};
   timeline.spans.back().step = 7;
+  timeline.spans.push_back(testing::span(1, Op::backward_weight, 3, 0.7, 0.8));
+  timeline.spans.back().action.part = 255;
 
   write_trace(path("trace.h5"), timeline);
 
