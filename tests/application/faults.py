@@ -24,7 +24,7 @@ class Faults(ApplicationTest):
     def test_a_missing_deck_and_a_missing_option(self):
         self.assert_refused(self.penstock(["train", str(self.folder / "none.yaml")], 1), 2, "none.yaml")
         self.assert_refused(self.penstock(["train"]), 2, "deck")
-        self.assert_refused(self.penstock(["dance"]), 2, "no command `dance`", "train, check, show")
+        self.assert_refused(self.penstock(["dance"]), 2, "no command `dance`", "train, check, simulate")
         self.assert_refused(self.penstock(["trian"]), 2, "there is no command `trian`; did you mean `train`?")
         self.assert_refused(self.penstock([]), 2)
 
@@ -104,10 +104,12 @@ class Faults(ApplicationTest):
                 for word in words:
                     self.assertIn(word, run.output)
 
-    def test_slices_are_drawn_but_not_yet_trained(self):
+    def test_slices_need_a_schedule_that_cuts_and_tokens_to_cut(self):
         changes = {"parallel.pipeline": 2, "schedule": {"kind": "svpp", "virtual": 2, "slices": 4}}
-        self.assert_refused(self.train(2, changes), 2, "schedule.slices")
-        self.assert_refused(self.penstock(["check", str(self.deck(changes))]), 2, "schedule.slices")
+        for broken in ({"schedule.kind": "1f1b", "schedule.virtual": 1}, {"schedule.slices": 21},
+                       {"schedule.kind": "slimpipe", "schedule.slices": 5}):
+            with self.subTest(broken=broken):
+                self.assert_refused(self.train(2, merged(changes, broken)), 2, "schedule.slices")
         shown = self.penstock(["show", str(self.deck(changes)), "--actions"])
         self.assertEqual(shown.returncode, 0, shown.stdout)
         self.assertIn("svpp v=2 n=4: 2 ranks, 4 stages, 6 micro-batches, 4 slices; bubble 2.04 %", shown.stdout)

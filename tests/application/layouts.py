@@ -1,7 +1,7 @@
 """Losses and weights are bitwise the same over layouts, schedules, threads, recomputation and delays."""
 import unittest
 
-from support import ApplicationTest
+from support import ApplicationTest, merged
 
 LAYOUTS = {
     "2 ranks, 1f1b": (2, {"parallel.pipeline": 2}),
@@ -20,22 +20,54 @@ LAYOUTS = {
     "3 ranks, delays": (3, {"parallel.pipeline": 3, "testing.delays": {"seed": 3, "longest": 0.004}}),
 }
 
+# Sequences of 22 tokens in slices of 6, 6, 5 and 5; micro-batches of two sequences.
+SLICED = {"training.sequence": 22, "training.micro_batch": 2, "schedule": {"kind": "seq1f1b", "slices": 4}}
+SLICED_LAYOUTS = {
+    "4 ranks, terapipe": (4, {"parallel.pipeline": 4, "schedule.kind": "terapipe"}),
+    "3 ranks, seq1f1b, delays": (3, {"parallel.pipeline": 3, "testing.delays": {"seed": 3, "longest": 0.004}}),
+    "2 ranks, seq1f1b_interleaved": (2, {"parallel.pipeline": 2, "schedule.kind": "seq1f1b_interleaved",
+                                         "schedule.virtual": 2}),
+    "2 ranks, svpp, 2 stages each, split": (2, {"parallel.pipeline": 2, "schedule.kind": "svpp",
+                                                "schedule.virtual": 2, "schedule.split_backward": True}),
+    "4 ranks, svpp, fewest forwards": (4, {"parallel.pipeline": 4, "schedule.kind": "svpp",
+                                           "schedule.forwards_first": 4}),
+    "2 ranks, slimpipe, 2 stages each": (2, {"parallel.pipeline": 2, "schedule.kind": "slimpipe",
+                                             "schedule.virtual": 2}),
+    "4 ranks, slimpipe, 2 threads": (4, {"parallel.pipeline": 4, "schedule.kind": "slimpipe", "device.threads": 2}),
+    "2 ranks, svpp, recompute": (2, {"parallel.pipeline": 2, "schedule.kind": "svpp", "memory.recompute": "full"}),
+    "1 rank, svpp, 5 stages": (1, {"schedule.kind": "svpp", "schedule.virtual": 5}),
+}
+
 
 class Layouts(ApplicationTest):
-    def check(self, model):
-        changes = {"model": model, "output.checkpoint_every": 3}
+    def check(self, model, base=None, layouts=None):
+        changes = merged({"model": model, "output.checkpoint_every": 3}, base or {})
         whole = self.train(1, changes)
         self.assert_finished(whole)
         self.assertEqual(len(whole.losses()), 3)
         expected = whole.weights()
-        for name, (ranks, layout) in LAYOUTS.items():
+        for name, (ranks, layout) in (layouts or LAYOUTS).items():
             with self.subTest(layout=name):
-                run = self.train(ranks, {**changes, **layout})
+                run = self.train(ranks, merged(changes, layout))
                 self.assert_finished(run)
                 self.assertEqual(run.losses(), whole.losses())
                 weights = run.weights()
                 self.assertEqual(weights.keys(), expected.keys())
                 self.assertEqual([k for k in weights if weights[k] != expected[k]], [])
+                for rank in run.summary()["ranks"]:
+                    self.assertEqual(rank["peak_device_bytes"], rank["planned_device_bytes"])
+        return whole
+
+    def check_slices(self, model, tolerance):
+        """Slices give the same bits in every layout, and the losses of whole sequences but for rounding."""
+        sliced = self.check(model, SLICED, SLICED_LAYOUTS)
+        whole = self.train(1, merged({"model": model}, {**SLICED, "schedule": {}}))
+        self.assert_finished(whole)
+        for a, b in zip(sliced.losses(), whole.losses()):
+            for of_slices, of_sequences in zip(a, b):
+                if of_sequences:
+                    self.assertAlmostEqual(float(of_slices), float(of_sequences),
+                                           delta=tolerance * float(of_sequences))
 
     def test_llama_in_fp32(self):
         self.check({})
@@ -48,6 +80,12 @@ class Layouts(ApplicationTest):
 
     def test_gpt2_in_fp32_with_a_tied_head(self):
         self.check({"family": "gpt2", "kv_heads": 4, "tie_embeddings": True})
+
+    def test_slices_of_llama_in_bf16_with_a_tied_head(self):
+        self.check_slices({"precision": "bf16", "tie_embeddings": True}, 1e-2)
+
+    def test_slices_of_gpt2_in_fp32(self):
+        self.check_slices({"family": "gpt2", "kv_heads": 4}, 1e-5)
 
 
 if __name__ == "__main__":
