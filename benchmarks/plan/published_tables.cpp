@@ -122,6 +122,9 @@ void print_small_memory_kinds() {
   print_search("svpp, weight gradients with those of inputs", request, 3);
   request.search.weight_gradients = {WeightGradients::placed};
   print_search("svpp, weight gradients placed", request, 3);
+  request.base.schedule.weight_grain = WeightGrain::product;
+  print_search("svpp, single products of weight gradients placed", request, 3);
+  request.base.schedule.weight_grain = WeightGrain::whole;
   request.search.kinds = {ScheduleKind::one_f_one_b, ScheduleKind::interleaved};
   print_search("1f1b and interleaved, weight gradients placed", request, 3);
   request.capacity = request.capacity - Bytes{std::int64_t{2} << 30};

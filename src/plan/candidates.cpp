@@ -100,6 +100,7 @@ class Enumeration {
       run_.schedule = {};
       run_.schedule.kind = kind;
       run_.schedule.early_recompute = request_.base.schedule.early_recompute;
+      run_.schedule.weight_grain = request_.base.schedule.weight_grain;
       for (const std::int32_t slices : slices_of(entry_of(kind).limits)) {
         run_.schedule.slices = slices;
         for (const std::int32_t stages : virtual_of(entry_of(kind).limits)) add_stages(stages);
