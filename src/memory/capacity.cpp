@@ -22,8 +22,8 @@ std::string_view advice(BufferKind kind) {
     case BufferKind::offloadable:
     case BufferKind::key_value_gradients:
     case BufferKind::key_values:
-      return "set memory.recompute: full, use schedule 1f1b (it keeps fewer micro-batches than gpipe), or a smaller "
-             "training.micro_batch or training.sequence";
+      return "set memory.recompute: full, use schedule 1f1b (it keeps fewer micro-batches than gpipe), or one "
+             "that cuts sequences into schedule.slices, or a smaller training.micro_batch or training.sequence";
     case BufferKind::tokens:
     case BufferKind::workspace:
     case BufferKind::input:

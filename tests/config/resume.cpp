@@ -47,6 +47,13 @@ TEST(Resume, NotesWhatMakesItAnotherRun) {
                           HasSubstr("training.weight_decay is 0, and 0.1"), HasSubstr("parallel.data is 2, and 1")));
 }
 
+TEST(Resume, NotesOtherSlicesForTheirSumsAlone) {
+  const auto findings = resume_with({"schedule.kind=svpp", "schedule.virtual=2", "schedule.slices=4"});
+
+  EXPECT_THAT(findings.refusals, IsEmpty());
+  EXPECT_THAT(findings.notes, ElementsAre(HasSubstr("schedule.slices is 4, and 1 in the checkpoint: sums are formed")));
+}
+
 TEST(Resume, TakesAWrittenDefaultForTheDefault) {
   const auto findings = resume_with({"model.kv_heads=8", "model.head_size=32", "model.vocabulary=256"});
 
