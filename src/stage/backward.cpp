@@ -28,19 +28,19 @@ void head_weight_gradient(const StageCall& call, ConstMatrix logits_gradient) {
 
 class BackwardPass {
  public:
-  BackwardPass(const StageCall& call, double loss_scale, WeightGradients weights)
+  BackwardPass(const StageCall& call, double loss_scale, WeightPass weights)
       : call_{call}, loss_scale_{loss_scale}, weights_{weights} {}
 
   void run() {
     if (call_.shape.last) {
       run_head();
-    } else if (weights_ == WeightGradients::later) {
+    } else if (weights_ == WeightPass::later) {
       keep_output_gradient();
     }
     for (std::int64_t i = call_.blocks() - 1; i >= 0; --i) {
       const Block block = block_at(i);
       backward_input(block);
-      if (weights_ == WeightGradients::at_once) backward_weight(block);
+      if (weights_ == WeightPass::at_once) backward_weight(block);
     }
     if (call_.shape.first) run_embedding();
   }
@@ -54,7 +54,7 @@ class BackwardPass {
   // The gradient of the residual stream before block `i`; with i = blocks(), after the last block of the last stage.
   Matrix stream_gradient(std::int64_t i) const {
     if (i == 0 && !call_.shape.first) return at(call_.layouts.stream, call_.buffers.input_gradient);
-    if (i > 0 && weights_ == WeightGradients::later) return operand(i - 1, BlockTensor::output_gradient);
+    if (i > 0 && weights_ == WeightPass::later) return operand(i - 1, BlockTensor::output_gradient);
     return at(call_.layouts.backward_work.stream[static_cast<std::size_t>(i % 2)], call_.buffers.workspace);
   }
 
@@ -66,7 +66,7 @@ class BackwardPass {
   Block block_at(std::int64_t i) const {
     Block block = kept_block(call_, i);
     block.tensors.place(call_.layouts.backward_work.block, call_.buffers.workspace);
-    if (weights_ == WeightGradients::later) {
+    if (weights_ == WeightPass::later) {
       block.tensors.place(call_.layouts.weight_operands.blocks[static_cast<std::size_t>(i)],
                           call_.buffers.weight_operands);
     }
@@ -110,7 +110,7 @@ class BackwardPass {
   }
 
   Matrix logits_gradient() const {
-    return weights_ == WeightGradients::later
+    return weights_ == WeightPass::later
                ? at(call_.layouts.weight_operands.head.logits_gradient, call_.buffers.weight_operands)
                : at(call_.layouts.backward_work.head.logits_gradient, call_.buffers.workspace);
   }
@@ -123,7 +123,7 @@ class BackwardPass {
                                          at(kept.log_sum_exp, call_.buffers.logits),
                                          call_.numbers(call_.buffers.targets, "targets"), loss_scale_);
     call_.kernels.linear_input_gradient(norm_gradient, logits_gradient(), call_.head(), Kernels::Write::overwrite);
-    if (weights_ == WeightGradients::at_once) head_weight_gradient(call_, logits_gradient());
+    if (weights_ == WeightPass::at_once) head_weight_gradient(call_, logits_gradient());
     run_final_norm(norm_gradient);
   }
 
@@ -148,12 +148,12 @@ class BackwardPass {
 
   const StageCall& call_;
   double loss_scale_;
-  WeightGradients weights_;
+  WeightPass weights_;
 };
 
 }  // namespace
 
-void run_backward_input(const StageCall& call, double loss_scale, WeightGradients weights) {
+void run_backward_input(const StageCall& call, double loss_scale, WeightPass weights) {
   BackwardPass{call, loss_scale, weights}.run();
 }
 

@@ -45,9 +45,9 @@ double run_forward(const StageCall& call, ForwardKind kind);
 
 /// Where the operands of the weight gradients go: with `at_once` they lie in the workspace, and each block's weight
 /// gradients follow its input gradient; else they go to weight_operands.
-enum class WeightGradients : std::uint8_t { at_once, later };
+enum class WeightPass : std::uint8_t { at_once, later };
 
-void run_backward_input(const StageCall& call, double loss_scale, WeightGradients weights);
+void run_backward_input(const StageCall& call, double loss_scale, WeightPass weights);
 /// The products of the head, then of the blocks from the last to the first, in the order of weight_products.
 std::int64_t count_weight_products(const StageShape& shape);
 void run_backward_weight(const StageCall& call, ProductRange products);

@@ -150,7 +150,7 @@ void StageMath::recompute(Kernels& kernels, const StageBuffers& buffers) const {
 }
 
 void StageMath::backward_input(Kernels& kernels, const StageBuffers& buffers, double loss_scale) const {
-  run_backward_input(begin_call(kernels, shape_, *layouts_, buffers), loss_scale, WeightGradients::later);
+  run_backward_input(begin_call(kernels, shape_, *layouts_, buffers), loss_scale, WeightPass::later);
 }
 
 void StageMath::backward_weight(Kernels& kernels, const StageBuffers& buffers) const {
@@ -166,7 +166,7 @@ std::int64_t StageMath::weight_products() const {
 }
 
 void StageMath::backward(Kernels& kernels, const StageBuffers& buffers, double loss_scale) const {
-  run_backward_input(begin_call(kernels, shape_, *layouts_, buffers), loss_scale, WeightGradients::at_once);
+  run_backward_input(begin_call(kernels, shape_, *layouts_, buffers), loss_scale, WeightPass::at_once);
 }
 
 }  // namespace penstock

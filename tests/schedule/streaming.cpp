@@ -189,6 +189,27 @@ TEST(ActivationOffload, LeavesInPlaceWhatIsNeededSoonAndReloadsOneBackwardAhead)
             "0RELOAD_A3 0B2 0B3");
 }
 
+// The passes that come after put actions in the order of time, in which copies last nothing.
+TEST(ActivationOffload, KeepsMostOfWhatItOffloadsAwayFromTheDevice) {
+  const Schedule compute = generate("seq1f1b", {.pipeline = 2, .micro_batches = 4, .slices = 8});
+  CompletionOptions options;
+  options.offload_nearest = 2;
+  const Schedule schedule = complete(compute, options);
+
+  std::int32_t live = 0;
+  std::int32_t most = 0;
+  for (const Action& action : schedule.actions[Rank{0}]) {
+    for (const auto& buffer : takes(schedule, {Rank{0}, action}))
+      live += buffer.kind == BufferKind::offloadable ? 1 : 0;
+    most = std::max(most, live);
+    for (const auto& buffer : frees(schedule, {Rank{0}, action}))
+      live -= buffer.kind == BufferKind::offloadable ? 1 : 0;
+  }
+
+  // Nine are in flight; on the device are the one that computes, the one that comes back, and those too near to leave.
+  EXPECT_LE(most, 5);
+}
+
 TEST(ActivationOffload, GivesValidSchedules) {
   for_each_generated([](const Schedule& compute) {
     if (compute.forward_only) return;
