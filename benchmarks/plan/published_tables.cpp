@@ -89,7 +89,10 @@ void print_long_context() {
     fmt::print("== Llama 70B, 2048K tokens, 256 x H100, attention at {:.0f} % of the peak ==\n", 100 * attention);
     print_search("slimpipe", wide_slimpipe(attention), 5);
     print_authors_layout(attention);
-    print_search("1f1b", wide_classical(attention, {ScheduleKind::one_f_one_b}, pipelines), 2);
+    PlanRequest request = wide_classical(attention, {ScheduleKind::one_f_one_b}, pipelines);
+    print_search("1f1b", request, 2);
+    request.search.recompute = {Recompute::none, Recompute::selective, Recompute::full};
+    print_search("1f1b that recomputes whole stages, not layer by layer", request, 2);
     print_search("interleaved", wide_classical(attention, {ScheduleKind::interleaved}, pipelines), 2);
     print_search("no pipeline", wide_classical(attention, {ScheduleKind::one_f_one_b}, {1}), 2);
   }
