@@ -8,6 +8,7 @@
 #include <bit>
 #include <ctime>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -212,6 +213,61 @@ BENCHMARK_CAPTURE(attention, forward_grouped_1x256, Pass::forward, causal(1, 256
 BENCHMARK_CAPTURE(attention, gradient_grouped_1x256, Pass::input, causal(1, 256, 8, 4, 32))->Apply(threads_and_bytes);
 BENCHMARK_CAPTURE(attention, forward_1x4096, Pass::forward, causal(1, 4096, 12, 12, 64))->Apply(threads_and_bytes);
 BENCHMARK_CAPTURE(attention, gradient_1x4096, Pass::input, causal(1, 4096, 12, 12, 64))->Apply(threads_and_bytes);
+
+/// Causal attention of one sequence in slices, all of them forward, or all of them backward from the last to the first.
+/// FLOPs are counted as those of the whole sequence, so that the rates compare.
+void sliced_attention(benchmark::State& state, Pass pass, std::int64_t slices, AttentionShape whole) {
+  const DType type = type_of(state);
+  Setup setup{threads_of(state)};
+  const std::int64_t rows = whole.query_tokens / slices;
+  const std::int64_t q_width = whole.heads * whole.head_size;
+  const std::int64_t kv_width = whole.kv_heads * whole.head_size;
+  Tensor q{type, rows, q_width};
+  Tensor out{type, rows, q_width};
+  Tensor lse{DType::f32, whole.heads, rows};
+  Tensor dq{type, rows, q_width};
+  Tensor dk{type, rows, kv_width};
+  Tensor dv{type, rows, kv_width};
+  Tensor k{type, whole.key_tokens, kv_width};
+  Tensor sums{DType::f32, whole.key_tokens, kv_width};
+  const auto part = [&](Tensor& of, std::int64_t slice) {
+    Matrix matrix = of.matrix();
+    matrix.rows = rows;
+    matrix.data += slice * rows * kv_width * size_of(matrix.type);
+    return matrix;
+  };
+  std::vector<KeyValueChunk> chunks;
+  for (std::int64_t slice = 0; slice < slices; ++slice) {
+    chunks.push_back({part(k, slice), part(k, slice), part(sums, slice), part(sums, slice)});
+  }
+  const auto each_slice = [&](const auto& call) {
+    for (std::int64_t slice = slices; slice > 0; --slice) {
+      AttentionShape shape = whole;
+      shape.query_tokens = rows;
+      shape.key_tokens = slice * rows;
+      call(shape, std::span{chunks}.first(static_cast<std::size_t>(slice)));
+    }
+  };
+  const auto forward = [&](const AttentionShape& shape, std::span<const KeyValueChunk> seen) {
+    setup.kernels->attention(shape, out.matrix(), lse.matrix(), q.matrix(), seen);
+  };
+  each_slice(forward);
+  const double flops = 2.0 * static_cast<double>(whole.query_tokens * whole.key_tokens * q_width);
+  if (pass == Pass::forward) {
+    measure(state, type, threads_of(state), flops, [&] { each_slice(forward); });
+    return;
+  }
+  measure(state, type, threads_of(state), 2.5 * flops, [&] {
+    each_slice([&](const AttentionShape& shape, std::span<const KeyValueChunk> seen) {
+      setup.kernels->attention_gradient(shape, dq.matrix(), dk.matrix(), dv.matrix(), q.matrix(), out.matrix(),
+                                        lse.matrix(), q.matrix(), seen);
+    });
+  });
+}
+BENCHMARK_CAPTURE(sliced_attention, forward_8_of_4096, Pass::forward, 8, causal(1, 4096, 12, 12, 64))
+    ->Apply(threads_and_bytes);
+BENCHMARK_CAPTURE(sliced_attention, gradient_8_of_4096, Pass::input, 8, causal(1, 4096, 12, 12, 64))
+    ->Apply(threads_and_bytes);
 
 /// Row-wise operations: elements, and bytes moved, per second.
 template <class Body>
