@@ -205,11 +205,11 @@ void TrainingRun::save_if_due(std::int64_t step) {
   ++moves_;
 }
 
-/// Half of the time to the next checkpoint: the other half is for the disk, so that the next one need not wait.
+/// Three quarters of the time to the next checkpoint: the rest is for the disk, so that the next one need not wait.
 Seconds TrainingRun::time_to_write() const {
   const auto steps = completed_steps_ - first_step_ + 1;
   if (steps < 1) return Seconds{0};
-  return Seconds{0.5 * deck_.output.checkpoint.checkpoint_every * trained_seconds_.value / static_cast<double>(steps)};
+  return Seconds{0.75 * deck_.output.checkpoint.checkpoint_every * trained_seconds_.value / static_cast<double>(steps)};
 }
 
 std::optional<std::string> TrainingRun::sample_text() {
