@@ -324,8 +324,8 @@ Schedule add_communication(const Schedule& schedule) {
   Schedule beside = MessagePlacement{schedule}.result();
   const ScheduleIndex index{beside};
   const DependenceGraph graph{index};
-  auto starts = earliest_starts(
-      graph, [&](std::int32_t node) { return unit_duration(schedule, graph.action_of(node).action); });
+  auto starts =
+      earliest_starts(graph, [&](std::int32_t node) { return unit_duration(schedule, graph.action_of(node).action); });
   if (!starts) return beside;
   keep_copies_behind_computes(graph, schedule.shape.ranks, *starts);
   Schedule result = schedule;

@@ -68,8 +68,8 @@ Seconds step(Schedule compute, bool late_checkpoints) {
 }
 
 // A forward of a stage lasts 1, R 1 and B 2. With R as early as it can be, each rank starts its first B when the
-// gradient is there, 2 after the rank before; a checkpoint that comes a time step before its use makes that 3. (With one
-// stage a rank the last rank's is the model's first, which needs no checkpoint.)
+// gradient is there, 2 after the rank before; a checkpoint that comes a time step before its use makes that 3. (With
+// one stage a rank the last rank's is the model's first, which needs no checkpoint.)
 TEST(Simulate, LetsLateCheckpointsTakeBackWhatRecomputingEarlyGains) {
   for (int p = 2; p <= 6; ++p) {
     for (int m = p; m <= 2 * p; ++m) {

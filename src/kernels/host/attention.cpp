@@ -2,8 +2,8 @@
 //
 // Attention block by block, so that memory is linear in the tokens. Blocks of keys do not reach beyond their chunk: the
 // running softmax takes the chunks one behind the other, and rounds nothing between them. S is the storage type; the
-// products take operands of type P, which is S, or float where oneDNN has no bf16 instructions and blocks are widened as
-// they are needed.
+// products take operands of type P, which is S, or float where oneDNN has no bf16 instructions and blocks are widened
+// as they are needed.
 #include <algorithm>
 #include <cmath>
 #include <limits>
