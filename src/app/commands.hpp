@@ -69,8 +69,8 @@ ExitCode plan(const PlanCommand& command);
 struct MeasureCommand {
   std::string output = "this_machine.yaml";
   std::string name = "this machine";
-  std::int32_t threads = 1;  ///< of one rank
-  Precision precision = Precision::bf16;
+  std::int32_t threads = 1;        ///< of one rank
+  std::string precision = "bf16";  ///< storage of the measured kernels: bf16 or fp32
 };
 ExitCode measure(const MeasureCommand& command, int* argc, char*** argv);
 

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -126,10 +125,9 @@ void add_measure(CommandLine& line) {
   command->add_option("--threads", options.threads, "threads of one rank")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  const std::map<std::string, Precision> precisions{{"bf16", Precision::bf16}, {"fp32", Precision::fp32}};
   command->add_option("--precision", options.precision, "storage of the measured kernels")
-      ->transform(CLI::CheckedTransformer(precisions))
-      ->default_str("bf16");
+      ->check(CLI::IsMember({"bf16", "fp32"}))
+      ->capture_default_str();
 }
 
 void add_trace(CommandLine& line) {

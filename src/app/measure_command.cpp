@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cerrno>
+#include <fstream>
+#include <thread>
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,6 +11,7 @@
 #include "app/text_file.hpp"
 #include "app/with_mpi.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "config/hardware_file.hpp"
 #include "device/factory.hpp"
 #include "device/host/host_device.hpp"
@@ -25,8 +30,23 @@ std::string source_of(const MeasureCommand& command, const Kernels& kernels, int
                      one_machine ? "; links between nodes: those inside, there was one machine" : "");
 }
 
+/// Better now than after the measurement.
+void check_writable(const std::string& path) {
+  if (!std::ofstream{path, std::ios::app})
+    throw Error{code_of_failed_write(errno), system_error_text("writing " + path, errno)};
+}
+
+void note_busy_processors(const MeasureCommand& command, const Communicator& world) {
+  const int threads = world.split_by_machine().size() * command.threads;
+  const auto processors = static_cast<int>(std::thread::hardware_concurrency());
+  if (world.rank() != 0 || threads <= processors) return;
+  log::note(
+      "{} threads measure on {} processors, in turns: the figures are those of ranks that get in each other's way",
+      threads, processors);
+}
+
 HardwareOptions measure_all(const MeasureCommand& command, const Communicator& world) {
-  const DType storage = command.precision == Precision::bf16 ? DType::bf16 : DType::f32;
+  const DType storage = command.precision == "bf16" ? DType::bf16 : DType::f32;
   Workers workers{command.threads};
   const auto kernels = make_host_kernels(workers);
   const auto device = make_host_device(Bytes{0}, {});
@@ -55,6 +75,8 @@ HardwareOptions measure_all(const MeasureCommand& command, const Communicator& w
 
 ExitCode measure(const MeasureCommand& command, int* argc, char*** argv) {
   return with_mpi(argc, argv, [&](const Communicator& world) {
+    if (world.rank() == 0) check_writable(command.output);
+    note_busy_processors(command, world);
     const HardwareOptions hardware = measure_all(command, world);
     if (world.rank() != 0) return ExitCode::finished;
     write_text(command.output, hardware_text(hardware));

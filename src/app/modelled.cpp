@@ -53,6 +53,11 @@ HardwareOptions hardware_of(const Deck& deck, const std::string& deck_path, cons
   return unit_hardware();
 }
 
+std::string absolute_hardware_path(const Deck& deck, const std::string& deck_path) {
+  if (!deck.hardware) return {};
+  return std::filesystem::absolute(path_of_hardware(*deck.hardware, deck_path)).lexically_normal().string();
+}
+
 ModelledDeck read_modelled_deck(const std::string& path, const std::vector<std::string>& overrides) {
   const auto split = split_overrides(overrides);
   ModelledDeck modelled{read_deck(path, split.deck, DeckUse::model), {}};
@@ -85,7 +90,8 @@ ModelledRun modelled_run(const Deck& deck, const HardwareOptions& hardware) {
 }
 
 Priced price_valid(const ModelledRun& run) {
-  if (!run.schedule.file && run.cost.sequence % run.schedule.slices != 0) {
+  // In units all slices last the same, however many tokens they have.
+  if (!run.schedule.file && !run.hardware.unit && run.cost.sequence % run.schedule.slices != 0) {
     fail(ExitCode::bad_input,
          "schedule.slices {} does not divide training.sequence {}; the models of cost cut sequences equally",
          run.schedule.slices, run.cost.sequence);

@@ -32,6 +32,9 @@ Bytes device_capacity(const Deck& deck, const HardwareOptions& hardware);
 /// Where that is said, for messages: "memory.device", or the keys of the hardware file.
 std::string capacity_name(const Deck& deck, const HardwareOptions& hardware);
 
+/// The same file for any working directory and any deck that names it; empty if the deck names none.
+std::string absolute_hardware_path(const Deck& deck, const std::string& deck_path);
+
 /// What the deck asks of the models of cost. Reads schedule.file.
 /// @throws Error damaged_input if that cannot be read
 ModelledRun modelled_run(const Deck& deck, const HardwareOptions& hardware = unit_hardware());

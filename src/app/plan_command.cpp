@@ -94,7 +94,10 @@ ExitCode plan(const PlanCommand& command) {
     fail(ExitCode::does_not_fit, "{}: {}", command.deck, no_fit_text(request, result, what_would_fit(request)));
   }
   const PlannedLayout& best = result.best.front();
-  write_text(command.output, effective_deck(deck_of(modelled.deck, best.run)));
+  Deck planned = deck_of(modelled.deck, best.run);
+  // The planned deck may lie elsewhere than the one that names the file.
+  if (planned.hardware) planned.hardware = absolute_hardware_path(modelled.deck, command.deck);
+  write_text(command.output, effective_deck(planned));
   if (command.json) {
     fmt::print("{}\n", to_json(result));
   } else {

@@ -12,7 +12,10 @@
 namespace penstock {
 
 PricedSchedule::PricedSchedule(Priced priced, double time_scale)
-    : priced_{std::move(priced)}, time_scale_{time_scale}, plans_{plan_ranks(priced_)} {
+    : priced_{std::move(priced)},
+      time_scale_{time_scale},
+      unscaled_link_uses_{priced_.link_uses()},
+      plans_{plan_ranks(priced_)} {
   add_wires_and_links();
 }
 
@@ -23,11 +26,10 @@ Prices PricedSchedule::prices() const {
 }
 
 LinkUses PricedSchedule::link_uses() const {
-  const auto uses = priced_.link_uses();
-  if (!uses) return {};
-  return [uses, scale = time_scale_](const ActionOnRank& node) {
-    LinkUse use = uses(node);
-    use.seconds.value *= scale;
+  if (!unscaled_link_uses_) return {};
+  return [this](const ActionOnRank& node) {
+    LinkUse use = unscaled_link_uses_(node);
+    use.seconds.value *= time_scale_;
     return use;
   };
 }

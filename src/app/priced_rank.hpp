@@ -48,6 +48,7 @@ class PricedSchedule {
 
   Priced priced_;
   double time_scale_;
+  LinkUses unscaled_link_uses_;
   PerRank<RankPlan> plans_;
   std::map<std::pair<Rank, Rank>, WirePrice> wires_;
   std::int32_t links_ = 0;

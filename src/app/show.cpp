@@ -9,6 +9,7 @@
 #include "app/modelled.hpp"
 #include "app/text_file.hpp"
 #include "base/counted.hpp"
+#include "base/log.hpp"
 #include "schedule/passes.hpp"
 #include "schedule/text.hpp"
 #include "schedule/validator.hpp"
@@ -72,6 +73,12 @@ Timeline compute_only(Timeline timeline) {
 ExitCode show(const ShowCommand& command) {
   const Drawn drawn = command.file.ends_with(".csv") ? of_csv(command.file) : of_deck(command);
   if (!command.csv.empty()) write_text(command.csv, write_schedule_csv(drawn.schedule));
+  if (!command.csv.empty() && drawn.schedule.recomputes_late) {
+    log::note(
+        "{}: the notation has no word for an R that waits for its output's gradient, as here "
+        "(schedule.early_recompute: false): run from the file, R starts as soon as its input is there",
+        command.csv);
+  }
   if (!command.svg.empty()) {
     write_text(command.svg, draw_svg(command.compute_only ? compute_only(drawn.timeline) : drawn.timeline, drawn.unit));
   }

@@ -27,7 +27,8 @@ struct WindowTraits {
 MPI_Comm handle_of(const Communicator& group) {
   MPI_Comm handle = MPI_COMM_NULL;
   void* opaque = group.native();
-  std::memcpy(&handle, &opaque, sizeof handle);
+  static_assert(sizeof(MPI_Comm) == sizeof(void*));
+  std::memcpy(&handle, &opaque, sizeof opaque);
   return handle;
 }
 

@@ -50,6 +50,20 @@ CostModel::CostModel(CostShape shape, HardwareOptions hardware)
   } else {
     fill_compute_prices();
     fill_host_prices();
+    check_prices();
+  }
+}
+
+void CostModel::check_prices() const {
+  // Three thousand years: figures that give more for one action were meant in another unit.
+  constexpr double longest = 1e11;
+  for (std::size_t op = 0; op < prices_.size(); ++op) {
+    for (const Seconds price : prices_[op]) {
+      if (price.value >= 0 && price.value < longest) continue;
+      fail(ExitCode::bad_input,
+           "the figures of the hardware '{}' make one {} last {:.3g} s; look for one in a wrong unit", hardware_.name,
+           name_of(static_cast<Op>(op)), price.value);
+    }
   }
 }
 

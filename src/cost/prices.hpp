@@ -55,6 +55,8 @@ class CostModel {
  private:
   using StagePrices = std::vector<Seconds>;  ///< by stage, or by stage and slice
 
+  /// @throws Error bad_input for a price that no machine can have
+  void check_prices() const;
   void fill_unit_prices();
   void fill_compute_prices();
   void fill_host_prices();

@@ -42,6 +42,10 @@ void check_divisions(const CostShape& shape) {
     fail(ExitCode::bad_input, "parallel.tensor {} does not divide the {} attention heads of the model", shape.tensor,
          model.heads);
   }
+  if (shape.sequence % shape.context != 0) {
+    fail(ExitCode::bad_input, "parallel.context {} does not divide the {} tokens of a sequence", shape.context,
+         shape.sequence);
+  }
   if (std::int64_t{shape.slices} * shape.context > shape.sequence) {
     fail(ExitCode::bad_input, "{} slices x parallel.context {} are more than the {} tokens of a sequence", shape.slices,
          shape.context, shape.sequence);

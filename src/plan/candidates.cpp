@@ -62,6 +62,7 @@ class Enumeration {
     const std::int64_t of_pipeline = std::int64_t{tensor} * context * pipeline;
     if (of_pipeline > request_.devices || request_.devices % of_pipeline != 0) return;
     if (model().heads % tensor != 0 || pipeline > model().layers) return;
+    if (request_.base.cost.sequence % context != 0) return;
     CostShape& cost = run_.cost;
     cost.tensor = tensor;
     cost.context = context;

@@ -29,7 +29,14 @@ Schedule file_schedule(const ModelledRun& run) {
 }
 
 Schedule compute_schedule(const ModelledRun& run) {
-  if (run.schedule.file) return file_schedule(run);
+  if (run.schedule.file) {
+    Schedule schedule = file_schedule(run);
+    if (schedule.forward_only) {
+      fail(ExitCode::bad_input, "schedule {} has forwards only: a step needs a B, or an I and a W, for each of them",
+           schedule.name);
+    }
+    return schedule;
+  }
   return generate(deck_name(run.schedule.kind), generator_options(run.schedule, run.cost.pipeline, run.micro_batches));
 }
 

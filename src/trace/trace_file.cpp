@@ -208,16 +208,31 @@ void read_attributes(hid_t file, Timeline& timeline, const Doing& doing) {
   timeline.ranks = static_cast<std::int32_t>(ranks);
 }
 
+/// Where the file will stand: behind links. What is no file (a device, a pipe, a folder) is not replaced by one.
+std::string place_of(const std::string& path) {
+  std::error_code error;
+  const auto place = std::filesystem::weakly_canonical(path, error);
+  const auto status = std::filesystem::status(path, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    fail(ExitCode::cannot_write, "writing the trace {}: there is something that is no file; name a file, or a new one",
+         path);
+  }
+  return place.empty() ? path : place.string();
+}
+
 }  // namespace
 
 void write_trace(const std::string& path, const Timeline& timeline) {
-  const std::string beside = path + ".partial";
+  const std::string place = place_of(path);
+  const std::string beside = place + ".partial";
   if (!std::ofstream{beside, std::ios::binary})
     throw Error{code_of_failed_write(errno), system_error_text("writing the trace " + path, errno)};
   try {
     write_file(beside, timeline, {ExitCode::cannot_write, "writing the trace " + path});
-    std::filesystem::rename(beside, path);
+    std::filesystem::rename(beside, place);
   } catch (const std::filesystem::filesystem_error& error) {
+    std::error_code ignored;
+    std::filesystem::remove(beside, ignored);
     fail(code_of_failed_write(error.code().value()), "writing the trace {}: {}", path, error.code().message());
   } catch (...) {
     std::error_code ignored;

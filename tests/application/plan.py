@@ -56,6 +56,14 @@ class Plan(ApplicationTest):
         self.assertEqual(refused.returncode, 2, refused.stdout)
         self.assertIn("pipeline x tensor x context x data is their number", refused.stdout)
 
+    def test_the_planned_deck_names_the_hardware_wherever_it_lies(self):
+        deck = ROOT / "input" / "plan" / "llama_13b_rtx4090.yaml"
+        planned = self.plan("--set", "plan.search.kinds=[1f1b]", "--set", "plan.search.context=[2]", deck=deck)
+        self.assertEqual(planned.returncode, 0, planned.stdout)
+
+        simulated = self.penstock(["simulate", str(self.planned)])
+        self.assertEqual(simulated.returncode, 0, simulated.stdout)
+
 
 if __name__ == "__main__":
     unittest.main()

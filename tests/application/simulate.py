@@ -1,5 +1,6 @@
 """Simulated steps: the figures of decks, their faults, and the comparison with a run."""
 import json
+import os
 import unittest
 
 from support import ROOT, ApplicationTest
@@ -78,7 +79,8 @@ class Simulate(ApplicationTest):
                 (["schedule.kind=interleaved", "schedule.virtual=8", "parallel.pipeline=4"],
                  "pipeline 4 x virtual 8 = 32 stages, but the model has 24 layers"),
                 (["schedule.kind=svpp", "schedule.slices=65"], "65 slices cannot be cut from sequences of 64 tokens"),
-                (["schedule.kind=svpp", "schedule.slices=5"], "schedule.slices 5 does not divide training.sequence 64"),
+                (["hardware=input/hardware/h100.yaml", "schedule.kind=svpp", "schedule.slices=5"],
+                 "schedule.slices 5 does not divide training.sequence 64"),
                 (["schedule.kind=slimpipe", "schedule.slices=6", "parallel.pipeline=4"], "multiple"),
                 (["schedule.kind=spipe", "schedule.backward_virtual=7", "parallel.pipeline=4"],
                  "pipeline 4 x backward_virtual 7 = 28 backward stages, but the model has 24 layers"),
@@ -123,6 +125,36 @@ class Simulate(ApplicationTest):
         drawn = picture.read_text()
         self.assertIn("RECV_C", drawn)
         self.assertIn("time [s]", drawn)
+
+    def test_figures_in_a_wrong_unit_are_refused(self):
+        run = self.penstock(["simulate", str(ROOT / "input" / "simulate" / "zb_h1_7b.yaml"), "--set",
+                             "hardware.products.peak=1e-9"])
+
+        self.assertEqual(run.returncode, 2, run.stdout)
+        self.assertIn("look for one in a wrong unit", run.stdout)
+
+    def test_a_trace_replaces_files_alone_and_goes_through_links(self):
+        deck = str(ROOT / "input" / "quickstart.yaml")
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        refused = self.penstock(["simulate", deck, "--trace", str(pipe)])
+        self.assertEqual(refused.returncode, 74, refused.stdout)
+        self.assertTrue(pipe.is_fifo())
+        (self.folder / "real.h5").write_text("")
+        (self.folder / "link.h5").symlink_to("real.h5")
+        written = self.penstock(["simulate", deck, "--trace", str(self.folder / "link.h5")])
+        self.assertEqual(written.returncode, 0, written.stdout)
+        self.assertTrue((self.folder / "link.h5").is_symlink())
+        self.assertGreater((self.folder / "real.h5").stat().st_size, 0)
+
+    def test_a_file_of_forwards_is_no_step(self):
+        file = self.folder / "forwards.csv"
+        file.write_text("0F0,0F1\n1F0,1F1\n")
+        run = self.penstock(["simulate", str(self.deck({"training.global_batch": 2, "parallel.pipeline": 2,
+                                                        "schedule.file": str(file)}))])
+
+        self.assertEqual(run.returncode, 2, run.stdout)
+        self.assertIn("forwards only", run.stdout)
 
 
 if __name__ == "__main__":
