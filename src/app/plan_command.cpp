@@ -18,7 +18,8 @@ PlanRequest request_of(const ModelledDeck& modelled) {
   PlanRequest request;
   request.base = modelled_run(modelled.deck, modelled.hardware);
   request.global_batch = modelled.deck.training.global_batch;
-  request.devices = modelled.deck.plan.devices;
+  const ParallelOptions& own = modelled.deck.parallel;
+  request.devices = modelled.deck.plan.devices.value_or(own.pipeline * own.tensor * own.context * own.data);
   request.capacity = device_capacity(modelled.deck, modelled.hardware);
   request.search = modelled.deck.plan.search;
   return request;
@@ -87,7 +88,11 @@ ExitCode plan(const PlanCommand& command) {
   if (result.counts.candidates == 0) {
     fail(ExitCode::bad_input,
          "{}: no layout of plan.devices {} keeps all rules: pipeline x tensor x context x data is their number, "
-         "micro_batch x data divides training.global_batch {}, stages are at most the {} layers; widen plan.search",
+         "micro_batch x data divides training.global_batch {}, stages are at most the {} layers, tensor divides the "
+         "heads "
+         "and context the sequence, experts are those of a mixture, and slices and virtual stages as each kind takes "
+         "them "
+         "(doc/schedules.md); widen plan.search",
          command.deck, request.devices, request.global_batch, request.base.cost.model.layers);
   }
   if (result.best.empty()) {

@@ -140,6 +140,7 @@ std::string Scalar<Seconds>::text(Seconds value) {
 }
 
 std::string list_type(std::string_view item_type, std::size_t fixed_length) {
+  if (item_type.find('|') != std::string_view::npos) return fmt::format("a list of {}", item_type);
   std::string_view word = item_type.substr(0, item_type.find(','));
   if (word.starts_with("a ")) word.remove_prefix(2);
   if (fixed_length > 0) return fmt::format("a list of {} {}s", fixed_length, word);

@@ -22,8 +22,9 @@ std::string_view advice(BufferKind kind) {
     case BufferKind::offloadable:
     case BufferKind::key_value_gradients:
     case BufferKind::key_values:
-      return "set memory.recompute: full, use schedule 1f1b (it keeps fewer micro-batches than gpipe), or one "
-             "that cuts sequences into schedule.slices, or a smaller training.micro_batch or training.sequence";
+      return "set memory.recompute: full, use a schedule that keeps less (1f1b rather than gpipe; slimpipe or svpp, "
+             "which "
+             "cut sequences into schedule.slices), or a smaller training.micro_batch or training.sequence";
     case BufferKind::tokens:
     case BufferKind::workspace:
     case BufferKind::input:

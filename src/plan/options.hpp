@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,7 +81,7 @@ void describe(Visitor& visit, SearchOptions& options) {
 
 /// The section `plan` of a deck.
 struct PlanOptions {
-  std::int32_t devices = 1;
+  std::optional<std::int32_t> devices;
   std::int32_t rows = 10;
   SearchOptions search;
   friend bool operator==(const PlanOptions&, const PlanOptions&) = default;
@@ -89,9 +90,10 @@ struct PlanOptions {
 template <class Visitor>
 void describe(Visitor& visit, PlanOptions& options) {
   visit("devices", options.devices,
-        {.help = "devices to plan for: pipeline x tensor x context x data",
+        {.help = "devices to plan for",
          .unit = "devices",
-         .range = between(1, 1 << 20)});
+         .range = between(1, 1 << 20),
+         .when_absent = "parallel.pipeline x tensor x context x data"});
   visit("rows", options.rows, {.help = "best layouts that are shown", .unit = "layouts", .range = between(1, 1000)});
   visit("search", options.search, {.help = "what may be chosen"});
 }
