@@ -119,7 +119,8 @@ ProductRange ComputeWork::products_of(const Action& weight) const {
 }
 
 std::size_t ComputeWork::index_of(const Action& action) const {
-  return static_cast<std::size_t>(action.micro_batch.value() * planned_->schedule.shape.slices + action.slice.value());
+  const auto slices = static_cast<std::size_t>(planned_->schedule.shape.slices);
+  return static_cast<std::size_t>(action.micro_batch.value()) * slices + static_cast<std::size_t>(action.slice.value());
 }
 
 StageBuffers ComputeWork::of_slice(const Action& action, const StageBuffers& buffers) const {
