@@ -54,6 +54,7 @@ std::vector<Action> hanayo_list(const GeneratorOptions& options, Rank rank) {
   }
   std::sort(timed.begin(), timed.end(), [](const SlotAction& a, const SlotAction& b) { return a.key() < b.key(); });
   std::vector<Action> list;
+  list.reserve(timed.size());
   for (const SlotAction& each : timed) list.push_back(each.action);
   return list;
 }

@@ -161,9 +161,9 @@ Seconds unit_duration(Op op) {
 Seconds unit_duration(const Schedule& schedule, const Action& action) {
   const std::int64_t backward_stages = schedule.ranks(Pass::backward).size();
   const std::int64_t phases = std::lcm(std::int64_t{schedule.shape.stages}, backward_stages);
-  const std::int32_t stages = schedule.ranks(pass_of(action.op)).size();
+  const std::int64_t of_stage = phases / schedule.ranks(pass_of(action.op)).size();
   const std::int32_t parts = action.part == 0 ? 1 : schedule.parts_of_weight(action.stage);
-  return Seconds{static_cast<double>(phases / stages) * unit_duration(action.op).value / parts};
+  return Seconds{static_cast<double>(of_stage) * unit_duration(action.op).value / parts};
 }
 
 std::optional<std::vector<Seconds>> earliest_starts(const DependenceGraph& graph,

@@ -172,6 +172,7 @@ std::vector<KindFault> faults_of(ScheduleKind kind, const GeneratorOptions& opti
 const std::vector<std::string_view>& schedule_kinds() {
   static const std::vector<std::string_view> kinds = [] {
     std::vector<std::string_view> names;
+    names.reserve(table.size());
     for (const KindEntry& entry : table) names.push_back(deck_name(entry.kind));
     return names;
   }();
@@ -181,6 +182,7 @@ const std::vector<std::string_view>& schedule_kinds() {
 std::string_view help_on_kinds() {
   static const std::string help = [] {
     std::vector<std::string> parts;
+    parts.reserve(table.size());
     for (const KindEntry& entry : table) parts.push_back(fmt::format("{}: {}", deck_name(entry.kind), entry.summary));
     return fmt::format("{}", fmt::join(parts, "; "));
   }();
