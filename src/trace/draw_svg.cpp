@@ -268,8 +268,9 @@ class SvgDrawing {
     int cell = 0;
     const double first = bottom_ + axis_height + 4;
     for (const Op op : ops_) {
+      const int row = cell / cells_per_row_;
       const double x = left_ + cell % cells_per_row_ * legend_cell_;
-      const double y = first + cell / cells_per_row_ * legend_row;
+      const double y = first + row * legend_row;
       put("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"14\" height=\"14\" fill=\"{}\"/>", x, y, hex(color_of(op)));
       put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"12\">{}</text>\n", x + 19, y + 11.5, legend_text(op));
       ++cell;
