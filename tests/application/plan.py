@@ -56,13 +56,25 @@ class Plan(ApplicationTest):
         self.assertEqual(refused.returncode, 2, refused.stdout)
         self.assertIn("pipeline x tensor x context x data is their number", refused.stdout)
 
-    def test_the_planned_deck_names_the_hardware_wherever_it_lies(self):
-        deck = ROOT / "input" / "plan" / "llama_13b_rtx4090.yaml"
-        planned = self.plan("--set", "plan.search.kinds=[1f1b]", "--set", "plan.search.context=[2]", deck=deck)
-        self.assertEqual(planned.returncode, 0, planned.stdout)
+    # Searches as wide as those of the decks take up to half a minute.
+    NARROW = {
+        "llama_7b_node.yaml": [],
+        "llama_13b_rtx4090.yaml": ["kinds=[1f1b]", "context=[2]"],
+        "llama_70b_h100.yaml": ["kinds=[slimpipe]", "pipeline=[16]", "tensor=[8]", "context=[2]", "virtual=[5]",
+                                "slices=[128]", "recompute=[selective]", "offload_activations=[1]",
+                                "exchange=[global]"],
+    }
 
-        simulated = self.penstock(["simulate", str(self.planned)])
-        self.assertEqual(simulated.returncode, 0, simulated.stdout)
+    def test_every_deck_plans_a_deck_that_names_its_hardware_wherever_it_lies(self):
+        decks = sorted(NODE.parent.glob("*.yaml"))
+        self.assertEqual({deck.name for deck in decks}, set(self.NARROW))
+        for deck in decks:
+            with self.subTest(deck=deck.name):
+                narrow = [part for key in self.NARROW[deck.name] for part in ("--set", f"plan.search.{key}")]
+                planned = self.plan(*narrow, deck=deck)
+                self.assertEqual(planned.returncode, 0, planned.stdout)
+                simulated = self.penstock(["simulate", str(self.planned)])
+                self.assertEqual(simulated.returncode, 0, simulated.stdout)
 
 
 if __name__ == "__main__":
