@@ -156,6 +156,14 @@ class Simulate(ApplicationTest):
         self.assertEqual(run.returncode, 2, run.stdout)
         self.assertIn("forwards only", run.stdout)
 
+    def test_every_hardware_file_prices_a_step(self):
+        files = sorted((ROOT / "input" / "hardware").glob("*.yaml"))
+        self.assertGreater(len(files), 5)
+        for file in files:
+            with self.subTest(file=file.name):
+                figures = self.figures(ROOT / "input" / "quickstart.yaml", f"hardware={file}")
+                self.assertGreater(figures["step_seconds"], 0)
+
 
 if __name__ == "__main__":
     unittest.main()
