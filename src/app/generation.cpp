@@ -53,15 +53,14 @@ std::int32_t Generation::next_token(const Communicator& world, std::span<const s
     std::fill(targets.begin(), targets.end(), -1);
   });
   work_.begin(1.0);
+  work_.want_logits_of(static_cast<std::int64_t>(window.size()) - 1);
   executor_.run(0, nullptr);
   const auto& schedule = plan_->generation.schedule;
   const int speaker = schedule.rank_of[schedule.last_stage()].value();
   std::int32_t token = 0;
   if (world.rank() == speaker) {
     std::vector<float> logits(static_cast<std::size_t>(plan_->shape.model.vocabulary));
-    const auto row = static_cast<std::int64_t>(window.size() - 1) * plan_->shape.model.vocabulary;
-    state_->read_workspace(generation_logits_offset(*plan_) + Bytes{row * size_of(DType::f32)},
-                           std::as_writable_bytes(std::span{logits}));
+    state_->read_workspace(generation_logits_offset(*plan_), std::as_writable_bytes(std::span{logits}));
     token = draw_token(logits, options, position);
   }
   world.broadcast(std::as_writable_bytes(std::span{&token, 1}), speaker);

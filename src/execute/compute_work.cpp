@@ -42,7 +42,9 @@ PerStage<StageBytes> ComputeWork::needed_bytes() const {
     auto& tokens = needed[stage][static_cast<std::size_t>(BufferKind::tokens)];
     tokens = tokens * planned_->schedule.shape.micro_batches;
     Bytes own = needed[stage][static_cast<std::size_t>(BufferKind::workspace)];
-    if (result_ == Result::logits) own += math_[stage]->layout(BufferKind::logits).bytes;
+    if (result_ == Result::logits && math_[stage]->shape().last) {
+      own += generation_logits_bytes(math_[stage]->shape().model);
+    }
     workspace = std::max(workspace, own);
   }
   // The one workspace of a rank has no stage; its entry is that of stage 0.
@@ -89,20 +91,26 @@ void ComputeWork::compute(const Action& action, const StageBuffers& buffers) {
   }
 }
 
+void ComputeWork::forward_for_logits(const Action& action, const StageBuffers& buffers) {
+  const auto& math = *math_[action.stage];
+  const TokenRange slice = math.shape().tokens_of(action.slice);
+  if (slice.begin > wanted_position_) return;
+  auto own = buffers;
+  own.targets = nullptr;
+  if (math.shape().last && wanted_position_ < slice.begin + slice.count) {
+    own.wanted_row = wanted_position_ - slice.begin;
+    own.logits = buffers.workspace + (planned_->bytes[action.stage][static_cast<std::size_t>(BufferKind::workspace)] -
+                                      generation_logits_bytes(math.shape().model))
+                                         .value;
+  }
+  math.forward(*kernels_, own, StageMath::Keep::nothing, nullptr);
+}
+
 void ComputeWork::forward(const Action& action, const StageBuffers& buffers) {
+  if (result_ == Result::logits) return forward_for_logits(action, buffers);
   const bool keeps = !planned_->schedule.forward_only && !planned_->schedule.recompute[action.stage];
   const auto keep = keeps ? StageMath::Keep::activations : StageMath::Keep::nothing;
-  auto own = buffers;
-  const auto& math = *math_[action.stage];
-  if (result_ == Result::logits && math.shape().last) {
-    own.targets = nullptr;
-    own.logits = buffers.workspace + (planned_->bytes[action.stage][static_cast<std::size_t>(BufferKind::workspace)] -
-                                      math.layout(BufferKind::logits).bytes)
-                                         .value;
-    math.forward(*kernels_, own, keep, nullptr);
-    return;
-  }
-  math.forward(*kernels_, own, keep, &losses_[index_of(action)]);
+  math_[action.stage]->forward(*kernels_, buffers, keep, &losses_[index_of(action)]);
 }
 
 void ComputeWork::start_gradients(Stage stage, const StageBuffers& buffers) {

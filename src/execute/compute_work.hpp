@@ -18,7 +18,7 @@ namespace penstock {
 /// TrainingWork adds the CPU stages.
 class ComputeWork : public MemoryWork {
  public:
-  /// What the last stage gives: losses, or logits written behind its workspace
+  /// What the last stage gives: losses, or the logits of one position, written behind its workspace
   /// (generation_logits_offset), without a loss.
   enum class Result : std::uint8_t { losses, logits };
   /// The arguments outlive the object. @throws Error internal if the plan gives a buffer less than the kernels use:
@@ -28,6 +28,9 @@ class ComputeWork : public MemoryWork {
   /// Before each run: gradients start from zero at the first backward of each stage; the gradient is that of
   /// `loss_scale` x the sum of all losses.
   void begin(double loss_scale);
+  /// Result::logits: of which position of its one sequence they are wanted from now on; of the first at the beginning.
+  /// Slices behind it, which it does not see, are not computed.
+  void want_logits_of(std::int64_t position) { wanted_position_ = position; }
   /// The sums of the losses of the last run [nats], by micro-batch and in it by slice; zeros where this rank has not
   /// the last stage.
   const std::vector<double>& losses() const { return losses_; }
@@ -50,6 +53,7 @@ class ComputeWork : public MemoryWork {
   /// Of the whole buffers of this rank's stages, by kind.
   PerStage<StageBytes> needed_bytes() const;
   void forward(const Action& action, const StageBuffers& buffers);
+  void forward_for_logits(const Action& action, const StageBuffers& buffers);
   ProductRange products_of(const Action& weight) const;  ///< that the W, or the part of one, has
   std::size_t index_of(const Action& action) const;      ///< in the losses
   void start_gradients(Stage stage, const StageBuffers& buffers);
@@ -63,6 +67,7 @@ class ComputeWork : public MemoryWork {
   PerStage<bool> fresh_;                       // gradients not yet written in this run
   std::vector<double> losses_;
   double loss_scale_ = 1;
+  std::int64_t wanted_position_ = 0;
 };
 
 /// Copies a step's tokens, [sequences, tokens], into the layout of a stage's tokens buffer: micro-batch after

@@ -70,9 +70,10 @@ Schedule training_schedule(const RunShape& shape) {
   return schedule;
 }
 
-/// A forward-only schedule over the same stages on the same ranks, of whole sequences.
+/// A forward-only schedule over the same stages on the same ranks, in the same slices.
 Schedule evaluation_schedule(const Schedule& training, std::int64_t micro_batches) {
-  auto schedule = add_communication(forward_only(training.rank_of, static_cast<std::int32_t>(micro_batches)));
+  auto schedule = add_communication(
+      forward_only(training.rank_of, static_cast<std::int32_t>(micro_batches), training.shape.slices));
   require_valid(schedule, validate(schedule));
   return schedule;
 }
@@ -134,18 +135,16 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
     fail(ExitCode::bad_input, "parallel.layers_per_stage lists {} stages, but the schedule has {}",
          plan.partition.stages.size(), schedule.shape.stages);
   }
-  const auto stages = [&](std::int64_t sequences, std::int32_t slices) {
-    return stage_shapes(shape, plan.partition, sequences, slices);
+  const auto stages = [&](std::int64_t sequences) {
+    return stage_shapes(shape, plan.partition, sequences, schedule.shape.slices);
   };
-  const std::int32_t slices = schedule.shape.slices;
   plan.validation =
-      with_sizes(evaluation_schedule(schedule, shape.micro_batches()), stages(shape.micro_batch, 1), kernels);
-  plan.generation = with_sizes(evaluation_schedule(schedule, 1), stages(1, 1), kernels);
-  plan.training = with_sizes(std::move(schedule), stages(shape.micro_batch, slices), kernels);
+      with_sizes(evaluation_schedule(schedule, shape.micro_batches()), stages(shape.micro_batch), kernels);
+  plan.generation = with_sizes(evaluation_schedule(schedule, 1), stages(1), kernels);
+  auto training_stages = stages(shape.micro_batch);
+  plan.training = with_sizes(std::move(schedule), std::move(training_stages), kernels);
   check_parts(plan.training);
-  const Stage last = plan.generation.schedule.last_stage();
-  plan.generation.bytes[last][workspace_index] +=
-      StageMath{plan.generation.stages[last]}.layout(BufferKind::logits).bytes;
+  plan.generation.bytes[plan.generation.schedule.last_stage()][workspace_index] += generation_logits_bytes(shape.model);
 
   for (const Rank rank : all<Rank>(shape.pipeline)) {
     plan.persistent.push_back(
@@ -166,10 +165,13 @@ void check_fits(const RunPlan& plan) {
   check_capacity(*largest, plan.shape.device_capacity);
 }
 
+Bytes generation_logits_bytes(const ModelSpec& model) {
+  return {round_up(model.vocabulary * size_of(DType::f32), buffer_alignment)};
+}
+
 Bytes generation_logits_offset(const RunPlan& plan) {
   const Stage last = plan.generation.schedule.last_stage();
-  return plan.generation.bytes[last][workspace_index] -
-         StageMath{plan.generation.stages[last]}.layout(BufferKind::logits).bytes;
+  return plan.generation.bytes[last][workspace_index] - generation_logits_bytes(plan.shape.model);
 }
 
 }  // namespace penstock

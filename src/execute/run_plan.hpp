@@ -50,8 +50,8 @@ struct RunPlan {
   RunShape shape;
   Partition partition;
   PlannedSchedule training;
-  PlannedSchedule validation;  ///< forward only, the batches of training, whole sequences
-  PlannedSchedule generation;  ///< forward only, one sequence; the last stage's workspace ends with the logits
+  PlannedSchedule validation;  ///< forward only, the batches and slices of training
+  PlannedSchedule generation;  ///< likewise of one sequence; the last stage's workspace ends with a position's logits
   PerRank<PersistentLayout> persistent;
 
   /// The device bytes of a rank: the largest peak of its schedules. Equal to what the run hands out, to the byte.
@@ -66,7 +66,9 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels);
 /// @throws Error does_not_fit if a rank's plan exceeds the capacity, with a table of what takes the bytes.
 void check_fits(const RunPlan& plan);
 
-/// Offset in the generation schedule's last-stage workspace at which the logits [sequence, vocabulary] lie.
+/// What the fp32 logits [vocabulary] of one position take at the end of the generation schedule's last-stage workspace,
+/// and where in it they lie.
+Bytes generation_logits_bytes(const ModelSpec& model);
 Bytes generation_logits_offset(const RunPlan& plan);
 
 }  // namespace penstock

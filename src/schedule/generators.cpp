@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -50,7 +51,11 @@ GeneratorOptions rounded_up(GeneratorOptions options) {
 /// Runs forwards of one unit each, at each moment on each rank the deepest stage that is ready.
 class ForwardsInTime {
  public:
-  explicit ForwardsInTime(const Schedule& schedule) : schedule_{schedule}, ready_(schedule.shape.ranks) {
+  explicit ForwardsInTime(const Schedule& schedule)
+      : schedule_{schedule},
+        ready_(schedule.shape.ranks),
+        slices_done_(schedule.shape.stages,
+                     std::vector<std::int32_t>(static_cast<std::size_t>(schedule.shape.micro_batches), 0)) {
     for (const MicroBatch micro_batch : all<MicroBatch>(schedule.shape.micro_batches)) {
       make_ready({Op::forward, Stage{0}, micro_batch, Slice{0}});
     }
@@ -58,7 +63,8 @@ class ForwardsInTime {
 
   PerRank<std::vector<Action>> run() {
     PerRank<std::vector<Action>> actions(schedule_.shape.ranks);
-    std::int64_t left = std::int64_t{schedule_.shape.stages} * schedule_.shape.micro_batches;
+    const auto& shape = schedule_.shape;
+    std::int64_t left = std::int64_t{shape.stages} * shape.micro_batches * shape.slices;
     while (left > 0) {
       std::vector<Action> done;
       for (const Rank rank : all<Rank>(schedule_.shape.ranks)) {
@@ -68,10 +74,7 @@ class ForwardsInTime {
         actions[rank].push_back(done.back());
       }
       left -= static_cast<std::int64_t>(done.size());
-      for (Action action : done) {
-        action.stage = action.stage.next();
-        if (action.stage.value() < schedule_.shape.stages) make_ready(action);
-      }
+      for (const Action& action : done) complete(action);
     }
     return actions;
   }
@@ -79,13 +82,34 @@ class ForwardsInTime {
  private:
   struct RunsLater {
     bool operator()(const Action& a, const Action& b) const {
-      return a.stage != b.stage ? a.stage < b.stage : a.micro_batch > b.micro_batch;
+      if (a.stage != b.stage) return a.stage < b.stage;
+      return std::tie(a.micro_batch, a.slice) > std::tie(b.micro_batch, b.slice);
     }
   };
+  std::int32_t& slices_done(Stage stage, MicroBatch micro_batch) {
+    return slices_done_[stage][static_cast<std::size_t>(micro_batch.value())];
+  }
+  /// What waited for this action alone becomes ready: the next stage's, and the stage's next slice.
+  void complete(const Action& action) {
+    const std::int32_t slice = action.slice.value();
+    slices_done(action.stage, action.micro_batch) = slice + 1;
+    Action deeper = action;
+    deeper.stage = action.stage.next();
+    if (deeper.stage.value() < schedule_.shape.stages && slices_done(deeper.stage, action.micro_batch) == slice) {
+      make_ready(deeper);
+    }
+    Action later = action;
+    later.slice = action.slice.next();
+    if (later.slice.value() == schedule_.shape.slices) return;
+    const bool has_input =
+        action.stage == Stage{0} || slices_done(action.stage.previous(), action.micro_batch) > later.slice.value();
+    if (has_input) make_ready(later);
+  }
   void make_ready(const Action& action) { ready_[schedule_.rank_of[action.stage]].push(action); }
 
   const Schedule& schedule_;
   PerRank<std::priority_queue<Action, std::vector<Action>, RunsLater>> ready_;
+  PerStage<std::vector<std::int32_t>> slices_done_;  // by micro-batch
 };
 
 /// All micro-batches forward through one stage of the rank before the next, then back in the same way.
@@ -148,12 +172,12 @@ Schedule interleaved(const GeneratorOptions& options) {
   return schedule;
 }
 
-Schedule forward_only(const PerStage<Rank>& rank_of, std::int32_t micro_batches) {
-  check_sizes({.pipeline = rank_of.size(), .micro_batches = micro_batches});
+Schedule forward_only(const PerStage<Rank>& rank_of, std::int32_t micro_batches, std::int32_t slices) {
+  check_sizes({.pipeline = rank_of.size(), .micro_batches = micro_batches, .slices = slices});
   Schedule schedule;
   schedule.name = "forward_only";
   const Rank last_rank = *std::max_element(rank_of.begin(), rank_of.end());
-  schedule.shape = {last_rank.value() + 1, rank_of.size(), micro_batches, 1};
+  schedule.shape = {last_rank.value() + 1, rank_of.size(), micro_batches, slices};
   schedule.rank_of = rank_of;
   schedule.forward_only = true;
   schedule.recompute = PerStage<bool>(rank_of.size(), false);

@@ -84,11 +84,11 @@ Schedule dualpipe_v(const GeneratorOptions& options);
 Schedule hanayo(const GeneratorOptions& options);
 
 /// Forwards alone, for evaluation, over stages that lie as `rank_of` says (a hand-written schedule may deal them in any
-/// way): nothing is kept. With F of one unit, each rank runs at each moment the deepest stage that is ready, and of
-/// that the first micro-batch; with stage s on rank s % p that is interleaved order. All lists follow the one order of
-/// time, so none can wait in a circle.
-/// @throws Error bad_input without a stage or a micro-batch, or for too many of them.
-Schedule forward_only(const PerStage<Rank>& rank_of, std::int32_t micro_batches);
+/// way): nothing is kept but the keys and values that later slices of a sequence need. With F of one unit, each rank
+/// runs at each moment the deepest stage that is ready, and of that the first micro-batch's first slice; with stage s
+/// on rank s % p that is interleaved order. All lists follow the one order of time, so none can wait in a circle.
+/// @throws Error bad_input without a stage, a micro-batch or a slice, or for too many of them.
+Schedule forward_only(const PerStage<Rank>& rank_of, std::int32_t micro_batches, std::int32_t slices = 1);
 
 /// The training schedules by the names that decks use: "gpipe", "1f1b", ... (schedule/kinds).
 const std::vector<std::string_view>& schedule_kinds();

@@ -13,9 +13,13 @@ class ForwardPass {
     if (call_.shape.first) embed();
     for (std::int64_t i = 0; i < call_.blocks(); ++i) forward(block(i));
     if (!call_.shape.last) return 0;
+    if (call_.buffers.targets == nullptr && kind_ == ForwardKind::nothing) {
+      if (call_.buffers.logits != nullptr) form_wanted_logits();
+      return 0;
+    }
     final_norm();
     form_logits();
-    return call_.buffers.targets == nullptr && kind_ == ForwardKind::nothing ? 0.0 : loss();
+    return loss();
   }
 
  private:
@@ -82,6 +86,17 @@ class ForwardPass {
 
   void form_logits() const {
     call_.kernels.linear(logits_tensor(&HeadSlots::logits), norm_tensor(&HeadSlots::norm), call_.head(), {});
+  }
+
+  void form_wanted_logits() const {
+    const std::int64_t row = call_.buffers.wanted_row;
+    require(row >= 0 && row < call_.shape.rows(), "stage: no row {} of {} whose logits are wanted", row,
+            call_.shape.rows());
+    final_norm();
+    const Matrix norm = norm_tensor(&HeadSlots::norm);
+    call_.kernels.linear({call_.buffers.logits, accumulation_of(call_.shape.storage), 1, call_.shape.model.vocabulary},
+                         ConstMatrix{norm.data + row * norm.columns * size_of(norm.type), norm.type, 1, norm.columns},
+                         call_.head(), {});
   }
 
   double loss() const {

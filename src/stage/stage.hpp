@@ -85,6 +85,7 @@ struct StageBuffers {
   std::byte* workspace = nullptr;              ///< `workspace_bytes`, contents not kept between calls
   const std::int32_t* tokens = nullptr;        ///< first stage: [sequences, tokens of the slice]
   const std::int32_t* targets = nullptr;       ///< last stage: as tokens, below 0: not counted
+  std::int64_t wanted_row = 0;                 ///< last stage without targets: the row whose logits are wanted
   std::byte* key_values = nullptr;             ///< Keep::nothing, not the last slice: keys and values for later slices
   std::byte* key_value_gradients = nullptr;    ///< backward, not the last slice: A, what later slices have given
   std::vector<EarlierSlice> earlier;           ///< all slices before `slice`, ascending
@@ -127,8 +128,9 @@ class StageMath {
   /// stage also logits and targets. Returns in `loss_sum` (last stage; may be null) the sum of the rows' losses, in
   /// double, rows ascending.
   ///
-  /// With Keep::nothing the last stage's logits go to buffers.logits if it is given, else to the workspace; without
-  /// targets they are all that is wanted (generation): no loss is formed, `loss_sum` is 0.
+  /// With Keep::nothing the last stage's logits go to buffers.logits if it is given, else to the workspace. Without
+  /// targets no loss is formed, `loss_sum` is 0, and of the logits those of `wanted_row` alone (generation): they go to
+  /// buffers.logits, [1, vocabulary] A; if that is null, none are wanted.
   void forward(Kernels& kernels, const StageBuffers& buffers, Keep keep, double* loss_sum) const;
   /// Fills activations (and logits; needs targets) again from the input. The stage's output is not formed again.
   void recompute(Kernels& kernels, const StageBuffers& buffers) const;

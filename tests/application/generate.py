@@ -5,8 +5,8 @@ from support import ApplicationTest, merged
 
 
 class Generate(ApplicationTest):
-    def checkpoint(self):
-        run = self.train(1, merged({}, {"output.checkpoint_every": 3}))
+    def checkpoint(self, changes=None):
+        run = self.train(1, merged({"output.checkpoint_every": 3}, changes or {}))
         self.assert_finished(run)
         return str(run.checkpoints()[-1])
 
@@ -22,6 +22,15 @@ class Generate(ApplicationTest):
             self.assertTrue(done.stdout.startswith("The quick"), done.stdout)
             texts.append(done.stdout)
         self.assertEqual(len(set(texts)), 1)
+
+    def test_layouts_write_the_same_text_in_the_slices_of_the_run(self):
+        checkpoint = self.checkpoint({"schedule": {"kind": "seq1f1b", "slices": 5}})
+        texts = []
+        for ranks in (1, 3):
+            done = self.generate(ranks, checkpoint, "--tokens", "30", "--prompt", "The quick")
+            self.assertEqual(done.returncode, 0, done.stdout)
+            texts.append(done.stdout)
+        self.assertEqual(*texts)
 
     def test_the_layout_is_that_of_the_ranks_started(self):
         done = self.generate(1, self.checkpoint(), "--tokens", "2", "--set", "parallel.pipeline=2")

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -162,31 +163,72 @@ TEST_F(ComputeWorkTest, StartsGradientsFromZeroInEveryRun) {
   EXPECT_TRUE(gradients() == first);
 }
 
-TEST_F(ComputeWorkTest, LeavesLogitsWhoseLossIsThatOfTheForward) {
-  const auto& plan = training_.plan;
-  ComputeWork work{plan.generation, Rank{0}, training_.state.kernels(), ComputeWork::Result::logits};
-  run(training_, plan.generation, work);
+/// The loss of the first sequence, by hand from the logits of each of its positions.
+double loss_of_logits(TinyTraining& of) {
   const std::size_t vocabulary = 19;
-  std::vector<float> logits(6 * vocabulary);
-
-  training_.state.read_workspace(generation_logits_offset(plan), std::as_writable_bytes(std::span{logits}));
-
-  // The same sequence is the first of two of micro-batch 0; its rows' losses by hand, against validation of it alone.
-  auto alone = shape();
-  alone.micro_batch = 1;
-  TinyTraining single{alone, self_};
-  ComputeWork validation{single.plan.validation, Rank{0}, single.state.kernels(), ComputeWork::Result::losses};
-  run(single, single.plan.validation, validation);
-  const test::Batch batch{plan.shape, 1};
+  const test::Batch batch{of.plan.shape, 1};
+  ComputeWork work{of.plan.generation, Rank{0}, of.state.kernels(), ComputeWork::Result::logits};
+  Executor executor{of.plan.generation.schedule, of.plan.generation.ranks[Rank{0}], of.state.resources(work)};
+  test::upload(of.state, work, of.plan.generation, batch);
+  std::vector<float> logits(vocabulary);
   double loss = 0;
   for (std::size_t row = 0; row < 6; ++row) {
     if (batch.targets[row] < 0) continue;
+    work.want_logits_of(static_cast<std::int64_t>(row));
+    executor.run(1, nullptr);
+    of.state.read_workspace(generation_logits_offset(of.plan), std::as_writable_bytes(std::span{logits}));
     double sum = 0;
-    for (std::size_t token = 0; token < vocabulary; ++token) sum += std::exp(double{logits[row * vocabulary + token]});
-    loss += std::log(sum) - double{logits[row * vocabulary + static_cast<std::size_t>(batch.targets[row])]};
+    for (const float logit : logits) sum += std::exp(double{logit});
+    loss += std::log(sum) - double{logits[static_cast<std::size_t>(batch.targets[row])]};
   }
-  // Six fp32 losses of size 3 and their log-sum-exps of 19 terms.
-  EXPECT_NEAR(validation.losses().front(), loss, 6 * 20 * 3 * 6e-8);
+  return loss;
+}
+
+TEST_F(ComputeWorkTest, LeavesLogitsWhoseLossIsThatOfTheForward) {
+  for (const std::int32_t slices : {1, 4}) {
+    SCOPED_TRACE(slices);
+    auto one_sequence = shape();
+    one_sequence.micro_batch = 1;
+    one_sequence.schedule = {.kind = ScheduleKind::svpp, .virtual_stages = 2, .slices = slices};
+    TinyTraining training{one_sequence, self_};
+    ComputeWork validation{training.plan.validation, Rank{0}, training.state.kernels(), ComputeWork::Result::losses};
+    run(training, training.plan.validation, validation);
+
+    const double loss = loss_of_logits(training);
+
+    const auto first = validation.losses().begin();
+    // Six fp32 losses of size 3 and their log-sum-exps of 19 terms.
+    EXPECT_NEAR(std::accumulate(first, first + slices, 0.0), loss, 6 * 20 * 3 * 6e-8);
+  }
+}
+
+TEST_F(ComputeWorkTest, EvaluatesTheLossesOfTrainingInItsSlices) {
+  auto sliced = shape();
+  sliced.schedule = {.kind = ScheduleKind::svpp, .virtual_stages = 2, .slices = 4};
+  TinyTraining training{sliced, self_};
+  ComputeWork work{training.plan.validation, Rank{0}, training.state.kernels(), ComputeWork::Result::losses};
+
+  run(training, training.plan.validation, work);
+  training.step(1);
+
+  EXPECT_EQ(work.losses().size(), 4U * 4);
+  EXPECT_EQ(work.losses(), training.work.losses());
+}
+
+TEST_F(ComputeWorkTest, EvaluatesInSlicesTheLossOfWholeSequences) {
+  const auto loss = [&](std::int32_t slices) {
+    auto of = shape();
+    of.schedule = {.kind = ScheduleKind::svpp, .virtual_stages = 2, .slices = slices};
+    TinyTraining training{of, self_};
+    ComputeWork work{training.plan.validation, Rank{0}, training.state.kernels(), ComputeWork::Result::losses};
+    run(training, training.plan.validation, work);
+    return std::accumulate(work.losses().begin(), work.losses().end(), 0.0);
+  };
+
+  const double whole = loss(1);
+
+  EXPECT_NEAR(loss(4), whole, 1e-6 * whole);
+  EXPECT_NEAR(loss(6), whole, 1e-6 * whole);
 }
 
 TEST_F(ComputeWorkTest, RefusesHostStages) {

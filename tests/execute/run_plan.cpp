@@ -134,11 +134,30 @@ TEST(ARunPlan, RunsEvaluationOverTheStagesOfTraining) {
 TEST(ARunPlan, LeavesTheLogitsAtTheEndOfTheLastWorkspace) {
   const auto plan = plan_of(tiny_run(tiny_model(Family::gpt2, Tied::yes, Precision::bf16), 3));
   const Stage last = plan.generation.schedule.last_stage();
-  const Bytes logits = StageMath{plan.generation.stages[last]}.layout(BufferKind::logits).bytes;
+  const Bytes logits = generation_logits_bytes(plan.shape.model);
 
-  EXPECT_GE(logits.value, 6 * 19 * 4);  // a sequence of fp32 logits
+  EXPECT_EQ(logits.value, buffer_alignment);  // 19 of fp32, of one position
   EXPECT_EQ(generation_logits_offset(plan) + logits,
             plan.generation.bytes[last][static_cast<std::size_t>(BufferKind::workspace)]);
+}
+
+TEST(ARunPlan, EvaluatesInTheSlicesOfTraining) {
+  auto shape = tiny_run(llama(), 2);
+  shape.sequence = 60;
+  const auto whole = plan_of(shape);
+  shape.schedule = {.kind = ScheduleKind::slimpipe, .slices = 4};
+
+  const auto sliced = plan_of(shape);
+
+  for (const Rank rank : all<Rank>(2)) {
+    for (const auto* planned : {&sliced.validation, &sliced.generation}) {
+      EXPECT_EQ(planned->schedule.shape.slices, 4);
+      EXPECT_EQ(planned->stages[Stage{1}].slices, 4);
+      EXPECT_LE(planned->ranks[rank].peak, sliced.training.ranks[rank].peak);
+    }
+    // Nothing is as long as a sequence but the keys and values, and the tokens.
+    EXPECT_LT(sliced.validation.ranks[rank].peak, whole.validation.ranks[rank].peak);
+  }
 }
 
 // --- what memory follows from
@@ -250,18 +269,6 @@ TEST(ARunPlan, RefusesAScheduleFileWithMoreSlicesThanTokens) {
   shape.schedule_csv = write_schedule_csv(svpp({.micro_batches = 4, .slices = 7}));
 
   EXPECT_THAT(error_of(ExitCode::bad_input, shape), HasSubstr("into 7 slices, but training.sequence is 6 tokens"));
-}
-
-TEST(ARunPlan, EvaluatesWholeSequencesWhereTrainingCutsThem) {
-  auto shape = tiny_run(llama(), 2);
-  shape.schedule = {.kind = ScheduleKind::svpp, .virtual_stages = 2, .slices = 3};
-
-  const RunPlan plan = plan_of(shape);
-
-  EXPECT_EQ(plan.training.stages[Stage{1}].slices, 3);
-  EXPECT_EQ(plan.validation.stages[Stage{1}].slices, 1);
-  EXPECT_EQ(plan.validation.schedule.shape.slices, 1);
-  EXPECT_EQ(plan.generation.schedule.shape.slices, 1);
 }
 
 /// The most bytes that a rank's training holds at once of what forwards keep and of the sums of gradients of keys and

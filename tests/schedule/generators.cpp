@@ -106,9 +106,31 @@ TEST(ForwardOnly, IsInterleavedOrderWhereTheRanksDivideTheMicroBatches) {
   EXPECT_EQ(row(schedule, Rank{1}), "1F0 1F1 1F2 4F0 4F1 4F2 1F3 1F4 1F5 4F3 4F4 4F5");
 }
 
+TEST(ForwardOnly, RunsSlicesInOrderOnEveryStage) {
+  const Schedule schedule = forward_only(dealt(2, 2), 2, 3);
+
+  // Interleaved order: two units, as many as there are ranks, through one stage before the next.
+  EXPECT_EQ(row(schedule, Rank{0}), "0F0.0 0F0.1 2F0.0 2F0.1 0F0.2 0F1.0 2F0.2 2F1.0 0F1.1 0F1.2 2F1.1 2F1.2");
+  EXPECT_EQ(row(schedule, Rank{1}), "1F0.0 1F0.1 3F0.0 3F0.1 1F0.2 1F1.0 3F0.2 3F1.0 1F1.1 1F1.2 3F1.1 3F1.2");
+}
+
+TEST(ForwardOnly, RunsEachSliceOnceAndInAnOrderThatIsValid) {
+  for (const int p : {1, 2, 3}) {
+    for (const int v : {1, 2, 3}) {
+      for (const int n : {2, 3, 5}) {
+        const Schedule schedule = forward_only(dealt(p, v), 3, n);
+
+        for (const auto& list : schedule.actions) EXPECT_EQ(list.size(), static_cast<std::size_t>(v * 3 * n));
+        EXPECT_EQ(texts(validate(complete(schedule, {}))), "");
+      }
+    }
+  }
+}
+
 TEST(ForwardOnly, RefusesToRunNothing) {
   EXPECT_THROW(forward_only(PerStage<Rank>{}, 1), Error);
   EXPECT_THROW(forward_only(dealt(2, 1), 0), Error);
+  EXPECT_THROW(forward_only(dealt(2, 1), 1, 0), Error);
 }
 
 /// How often the forward, and how often the backward or its two parts, of one stage and micro-batch stand in a list.

@@ -77,6 +77,7 @@ TEST(Simulate, FillsThePipelineWithForwardsAlone) {
       for (int stage = 0; stage < p * v; ++stage) rank_of.push_back(Rank{stage % p});
 
       EXPECT_NEAR(bubble(completed(forward_only(rank_of, 3 * p))), (p - 1.0) / (v * 3.0 * p + p - 1.0), rounding);
+      EXPECT_NEAR(bubble(completed(forward_only(rank_of, 3, 2 * p))), (p - 1.0) / (v * 6.0 * p + p - 1.0), rounding);
     }
   }
 }
