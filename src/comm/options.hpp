@@ -18,6 +18,7 @@ struct ParallelOptions {
   std::int32_t expert = 1;    ///< devices that share the experts of a layer
   std::int32_t data = 1;      ///< pipelines (replicas), each with its share of the global batch
   Neighbours neighbours = Neighbours::pipeline;
+  std::optional<std::int32_t> ranks_per_node;  ///< pretended nodes: who reads parameters in memory, who by messages
   std::optional<std::vector<std::int32_t>> layers_per_stage;
   friend bool operator==(const ParallelOptions&, const ParallelOptions&) = default;
 };
@@ -48,6 +49,12 @@ void describe(Visitor& visit, ParallelOptions& options) {
         {.help =
              "who stands side by side, and so shares nodes: the ranks of a pipeline, or the replicas of a rank, as in "
              "Megatron-LM. simulate and plan alone"});
+  visit("ranks_per_node", options.ranks_per_node,
+        {.help = "so many ranks, in their order, pass for a node of their own, even on one machine: they share memory "
+                 "with each other alone. For tests; not yet for train",
+         .unit = "ranks",
+         .range = at_least(1),
+         .when_absent = "nodes are machines"});
   visit("layers_per_stage", options.layers_per_stage,
         {.help = "layers of each stage, in the order of the model",
          .unit = "layers",

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <mutex>
 #include <optional>
 
 #include "base/units.hpp"
+#include "comm/futex.hpp"
 
 namespace penstock {
 
 /// What a thread sleeps on, and others raise to end its sleep. It may lie in memory that processes share.
-using WakeFlag = std::atomic<std::uint32_t>;
-static_assert(WakeFlag::is_always_lock_free && sizeof(WakeFlag) == 4, "the kernel looks at its 32 bits");
+using WakeFlag = FutexWord;
 
 /// Raises the flag, and wakes who sleeps on it. Asks the kernel only if the flag was down.
 void raise(WakeFlag& flag);

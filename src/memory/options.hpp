@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "base/describe.hpp"
@@ -10,11 +11,22 @@
 
 namespace penstock {
 
+/// How a rank reads the parameters that a rank of another node owns.
+enum class Fetch : std::uint8_t {
+  message,  ///< it asks their owner, whose service thread sends them
+  get       ///< it reads the owner's memory (MPI_Get)
+};
+
+constexpr std::array<EnumName<Fetch>, 2> enum_names(Fetch) {
+  return {{{Fetch::message, "message"}, {Fetch::get, "get"}}};
+}
+
 /// The section `memory` of a deck.
 struct MemoryOptions {
   Bytes device{std::int64_t{2} << 30};  ///< device memory that one rank may use
   Recompute recompute = Recompute::none;
   Place parameters = Place::device;  ///< of the working copy; mobius and spipe have it on the host whatever this says
+  Fetch fetch = Fetch::message;
   std::int32_t resident_stages = 2;  ///< stages whose parameters a device then holds at once
   double offload_activations = 0;    ///< share of the activations that waits on the host
   Place optimizer = Place::host;     ///< masters, moments and the step
@@ -33,6 +45,10 @@ void describe(Visitor& visit, MemoryOptions& options) {
       "parameters", options.parameters,
       {.help = "device: a stage's parameters stay on their device; host: they come from the host for each stay there, "
                "as with mobius and spipe always. simulate and plan alone"});
+  visit(
+      "fetch", options.fetch,
+      {.help = "how parameters on the host reach ranks of other nodes; message: their owner sends them; get: it is not "
+               "asked, which not every MPI can do. Not yet for train"});
   visit("resident_stages", options.resident_stages,
         {.help = "stages whose parameters a device holds at once while they come from the host: with 2 the next one is "
                  "on its way while one computes",
