@@ -14,14 +14,22 @@
 namespace penstock {
 namespace {
 
-std::string stages_text(const RunPlan& plan, Rank rank) {
+std::string stages_of_pass(const PerStage<Rank>& ranks, const Partition& partition, Rank rank) {
   std::string text;
-  for (const Stage stage : all<Stage>(plan.training.schedule.shape.stages)) {
-    if (plan.training.schedule.rank_of[stage] != rank) continue;
-    const auto& range = plan.partition.stages[stage];
-    text += fmt::format("{}stage {}: {}", text.empty() ? "" : ", ", stage, counted(range.size(), "layer"));
+  for (const Stage stage : all<Stage>(ranks.size())) {
+    if (ranks[stage] != rank) continue;
+    const auto layers = counted(partition.stages[stage].size(), "layer");
+    text += fmt::format("{}stage {}: {}", text.empty() ? "" : ", ", stage, layers);
   }
-  return text;
+  return text.empty() ? "no stage" : text;
+}
+
+std::string stages_text(const RunPlan& plan, Rank rank) {
+  const Schedule& schedule = plan.training.schedule;
+  const auto forward = stages_of_pass(schedule.rank_of, plan.partition, rank);
+  if (!schedule.backward) return forward;
+  return fmt::format("forward {}; backward {}", forward,
+                     stages_of_pass(schedule.backward->rank_of, plan.backward_partition, rank));
 }
 
 }  // namespace
@@ -40,6 +48,8 @@ RunShape run_shape(const Deck& deck) {
   shape.schedule = deck.schedule;
   if (deck.schedule.file) shape.schedule_csv = read_text(*deck.schedule.file);
   shape.recompute = deck.memory.recompute;
+  shape.stream_parameters = deck.memory.parameters == Place::host;
+  shape.resident_stages = deck.memory.resident_stages;
   shape.steps_wait_for_norm = steps_wait_for_norm(deck);
   shape.sequence = deck.training.sequence;
   shape.micro_batch = deck.training.micro_batch;

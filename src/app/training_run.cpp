@@ -54,7 +54,7 @@ TrainingRun::TrainingRun(const Deck& deck, const Communicator& world, const std:
       rule_{deck.training.optimizer, deck.training.steps},
       state_{plan_, world, deck.device, deck.testing.delays},
       work_{{&plan_, state_.place().coordinate, &state_.kernels(), &state_.cpu_workers(), &state_.stages(),
-             &state_.groups(), &rule_}},
+             &state_.parameter_fetch(), &state_.groups(), &rule_}},
       executor_{plan_.training.schedule, plan_.training.ranks[state_.place().coordinate], state_.resources(work_)},
       checkpointing_{deck_, plan_, state_, world, data_.train_summary.fingerprint},
       stop_request_{deck.output.directory, deck.training.time_limit.value_or(Seconds{0})},
@@ -140,7 +140,7 @@ void TrainingRun::train_step(std::int64_t step) {
   account_.add(Activity::waiting, done - loaded - executor_.compute_busy());
 
   RankReport own{executor_.compute_busy(), state_.peak_device_bytes(), stop_request_.reason(longest_step_), {}};
-  if (work_.has_last_stage()) own.losses = work_.losses();
+  if (work_.has_losses()) own.losses = work_.losses();
   const auto report = exchange(*world_, own);
   auto row = measure(step, done - begin, report);
   refuse_non_finite_loss(row);

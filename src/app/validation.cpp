@@ -23,7 +23,8 @@ Validation::Validation(const RunPlan& plan, RankState& state, const ValidationSa
       samples_{&samples},
       rounds_{rounds_of(samples, plan.shape.global_batch, batches)},
       targets_{std::min(samples.targets(), rounds_ * plan.shape.global_batch * plan.shape.sequence)},
-      work_{plan.validation, state.place().coordinate, state.kernels(), ComputeWork::Result::losses},
+      work_{plan.validation, state.place().coordinate, state.kernels(), ComputeWork::Result::losses,
+            &state.parameter_fetch()},
       executor_{plan.validation.schedule, plan.validation.ranks[state.place().coordinate], state.resources(work_)} {}
 
 double Validation::loss(const Communicator& world) {
@@ -33,7 +34,7 @@ double Validation::loss(const Communicator& world) {
     work_.begin(1.0);
     executor_.run(0, nullptr);
     RankReport own;
-    if (work_.has_last_stage()) own.losses = work_.losses();
+    if (work_.has_losses()) own.losses = work_.losses();
     for (const double loss : exchange(world, own).losses) sum += loss;
   }
   return sum / static_cast<double>(targets_);

@@ -251,10 +251,6 @@ void check_priced(const Deck& deck, BrokenRules& broken) {
 
 template <class Refuse>
 void refuse_schedule(const ScheduleOptions& schedule, const Refuse& refuse) {
-  const bool by_kind = !schedule.file;
-  const bool streams = schedule.kind == ScheduleKind::spipe || schedule.kind == ScheduleKind::mobius;
-  refuse(by_kind && streams, "schedule.kind", deck_name(schedule.kind),
-         "its parameters come from the host, and no device runs that yet; choose one that keeps them");
   const WeightGradients weights = schedule.weight_gradients;
   refuse(weights == WeightGradients::placed, "schedule.weight_gradients", deck_name(weights), "choose whole or split");
   refuse(schedule.exchange != Exchange::none, "schedule.exchange", deck_name(schedule.exchange), "choose none");
@@ -265,8 +261,6 @@ template <class Refuse>
 void refuse_memory(const MemoryOptions& memory, const Refuse& refuse) {
   refuse(memory.recompute == Recompute::selective || memory.recompute == Recompute::layers, "memory.recompute",
          deck_name(memory.recompute), "choose none or full");
-  refuse(memory.parameters == Place::host, "memory.parameters", deck_name(memory.parameters), "choose device");
-  refuse(memory.fetch != Fetch::message, "memory.fetch", deck_name(memory.fetch), "leave it out");
   refuse(memory.offload_activations > 0, "memory.offload_activations", memory.offload_activations, "set 0");
   refuse(memory.optimizer == Place::device, "memory.optimizer", deck_name(memory.optimizer), "choose host");
 }

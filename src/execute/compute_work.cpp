@@ -2,21 +2,37 @@
 #include "execute/compute_work.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
+#include "schedule/semantics.hpp"
 
 namespace penstock {
 
-ComputeWork::ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& kernels, Result result)
+namespace {
+
+std::vector<std::unique_ptr<StageMath>> maths_of(const PlannedSchedule& planned, Rank rank, Pass pass) {
+  std::vector<std::unique_ptr<StageMath>> maths;
+  const PerStage<StageShape>& stages = planned.stages_of(pass);
+  for (const Stage stage : all<Stage>(stages.size())) {
+    const bool is_own = planned.schedule.ranks(pass)[stage] == rank;
+    maths.push_back(is_own ? std::make_unique<StageMath>(stages[stage]) : nullptr);
+  }
+  return maths;
+}
+
+}  // namespace
+
+ComputeWork::ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& kernels, Result result,
+                         const ParameterFetch* parameters)
     : planned_{&planned},
       kernels_{&kernels},
       result_{result},
-      math_{std::vector<std::unique_ptr<StageMath>>(static_cast<std::size_t>(planned.schedule.shape.stages))},
-      fresh_{planned.schedule.shape.stages, true},
+      parameters_{parameters},
+      math_{maths_of(planned, rank, Pass::forward)},
+      fresh_{planned.schedule.ranks(Pass::backward).size(), true},
       losses_(static_cast<std::size_t>(planned.schedule.shape.micro_batches * planned.schedule.shape.slices), 0.0) {
-  for (const Stage stage : all<Stage>(planned.schedule.shape.stages)) {
-    if (planned.schedule.rank_of[stage] == rank) math_[stage] = std::make_unique<StageMath>(planned.stages[stage]);
-  }
+  if (planned.schedule.backward) backward_math_ = Maths{maths_of(planned, rank, Pass::backward)};
   check_sizes(rank);
 }
 
@@ -25,6 +41,7 @@ void ComputeWork::check_sizes(Rank rank) const {
   const auto needed = needed_bytes();
   const auto check = [&](const PlannedBuffer& planned) {
     const auto& [kind, stage, micro_batch, slice] = planned.buffer;
+    if (!needed.contains(stage)) return;  // persistent, and of another schedule's backward pass
     const Bytes least = needed[stage][static_cast<std::size_t>(kind)];
     require(planned.bytes >= least, "rank {}: the plan gives {} of stage {} {} bytes, but its kernels use {}", rank,
             name_of(kind), stage, planned.bytes.value, least.value);
@@ -34,18 +51,22 @@ void ComputeWork::check_sizes(Rank rank) const {
 }
 
 PerStage<StageBytes> ComputeWork::needed_bytes() const {
-  PerStage<StageBytes> needed{math_.size()};
+  PerStage<StageBytes> needed(planned_->schedule.most_stages(), StageBytes{});
   Bytes workspace{0};
-  for (const Stage stage : all<Stage>(math_.size())) {
-    if (!math_[stage]) continue;
-    needed[stage] = math_[stage]->bytes(*kernels_);
-    auto& tokens = needed[stage][static_cast<std::size_t>(BufferKind::tokens)];
-    tokens = tokens * planned_->schedule.shape.micro_batches;
-    Bytes own = needed[stage][static_cast<std::size_t>(BufferKind::workspace)];
-    if (result_ == Result::logits && math_[stage]->shape().last) {
-      own += generation_logits_bytes(math_[stage]->shape().model);
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    for (const Stage stage : all<Stage>(maths(pass).size())) {
+      if (!maths(pass)[stage]) continue;
+      const StageBytes bytes = math(pass, stage).bytes(*kernels_);
+      planned_->raise(needed[stage], bytes, pass);
+      Bytes own = bytes[static_cast<std::size_t>(BufferKind::workspace)];
+      const StageShape& shape = math(pass, stage).shape();
+      if (result_ == Result::logits && shape.last) own += generation_logits_bytes(shape.model);
+      workspace = std::max(workspace, own);
     }
-    workspace = std::max(workspace, own);
+  }
+  for (StageBytes& bytes : needed) {
+    auto& tokens = bytes[static_cast<std::size_t>(BufferKind::tokens)];
+    tokens = tokens * planned_->schedule.shape.micro_batches;
   }
   // The one workspace of a rank has no stage; its entry is that of stage 0.
   needed[Stage{0}][static_cast<std::size_t>(BufferKind::workspace)] = workspace;
@@ -58,15 +79,25 @@ void ComputeWork::begin(double loss_scale) {
   std::fill(fresh_.begin(), fresh_.end(), true);
 }
 
-bool ComputeWork::has_first_stage() const {
-  return math_[Stage{0}] != nullptr;
-}
-bool ComputeWork::has_last_stage() const {
+bool ComputeWork::has_losses() const {
   return math_[planned_->schedule.last_stage()] != nullptr;
 }
 
+std::vector<Stage> ComputeWork::token_stages() const {
+  std::vector<Stage> stages;
+  for (const Stage stage : all<Stage>(planned_->schedule.most_stages())) {
+    const auto has_end = [&](Pass pass) {
+      const Maths& own = maths(pass);
+      if (!own.contains(stage) || !own[stage]) return false;
+      return own[stage]->shape().first || own[stage]->shape().last;
+    };
+    if (has_end(Pass::forward) || has_end(Pass::backward)) stages.push_back(stage);
+  }
+  return stages;
+}
+
 void ComputeWork::compute(const Action& action, const StageBuffers& buffers) {
-  const auto& math = *math_[action.stage];
+  const StageMath& math = this->math(pass_of(action.op), action.stage);
   const auto own = of_slice(action, buffers);
   switch (action.op) {
     case Op::forward:
@@ -92,7 +123,7 @@ void ComputeWork::compute(const Action& action, const StageBuffers& buffers) {
 }
 
 void ComputeWork::forward_for_logits(const Action& action, const StageBuffers& buffers) {
-  const auto& math = *math_[action.stage];
+  const StageMath& math = this->math(Pass::forward, action.stage);
   const TokenRange slice = math.shape().tokens_of(action.slice);
   if (slice.begin > wanted_position_) return;
   auto own = buffers;
@@ -108,20 +139,20 @@ void ComputeWork::forward_for_logits(const Action& action, const StageBuffers& b
 
 void ComputeWork::forward(const Action& action, const StageBuffers& buffers) {
   if (result_ == Result::logits) return forward_for_logits(action, buffers);
-  const bool keeps = !planned_->schedule.forward_only && !planned_->schedule.recompute[action.stage];
+  const bool keeps = !planned_->schedule.forward_only && !recomputes(planned_->schedule, action.stage);
   const auto keep = keeps ? StageMath::Keep::activations : StageMath::Keep::nothing;
-  math_[action.stage]->forward(*kernels_, buffers, keep, &losses_[index_of(action)]);
+  math(Pass::forward, action.stage).forward(*kernels_, buffers, keep, &losses_[index_of(action)]);
 }
 
 void ComputeWork::start_gradients(Stage stage, const StageBuffers& buffers) {
   if (!fresh_[stage]) return;
   fresh_[stage] = false;
-  const std::int64_t bytes = math_[stage]->layout(BufferKind::gradients).bytes.value;
+  const std::int64_t bytes = math(Pass::backward, stage).layout(BufferKind::gradients).bytes.value;
   kernels_->zero(Matrix{buffers.gradients, DType::f32, 1, bytes / size_of(DType::f32)});
 }
 
 ProductRange ComputeWork::products_of(const Action& weight) const {
-  const std::int64_t products = math_[weight.stage]->weight_products();
+  const std::int64_t products = math(Pass::backward, weight.stage).weight_products();
   if (weight.part == 0) return {0, products};
   return products_of_part(weight.part, planned_->schedule.parts_of_weight(weight.stage), products);
 }
@@ -133,13 +164,13 @@ std::size_t ComputeWork::index_of(const Action& action) const {
 
 StageBuffers ComputeWork::of_slice(const Action& action, const StageBuffers& buffers) const {
   auto own = buffers;
-  const auto& shape = math_[action.stage]->shape();
+  const StageShape& shape = math(pass_of(action.op), action.stage).shape();
   if (buffers.tokens == nullptr || !(shape.first || shape.last)) return own;
-  const std::int64_t blocks = (shape.first ? 1 : 0) + (shape.last ? 1 : 0);
-  const std::int32_t* start = buffers.tokens + action.micro_batch.value() * blocks * shape.rows() +
+  const TokenBlocks blocks = planned_->tokens_of(action.stage);
+  const std::int32_t* start = buffers.tokens + action.micro_batch.value() * blocks.count() * shape.rows() +
                               shape.sequences * shape.tokens_of(action.slice).begin;
   own.tokens = shape.first ? start : nullptr;
-  own.targets = shape.last ? start + (blocks - 1) * shape.rows() : nullptr;
+  own.targets = shape.last ? start + (blocks.count() - 1) * shape.rows() : nullptr;
   return own;
 }
 
@@ -151,12 +182,13 @@ std::span<std::byte> ComputeWork::host_gradients(Stage stage) {
   fail(ExitCode::internal, "gradients of stage {} in a schedule that only computes", stage);
 }
 
-std::span<std::byte> ComputeWork::host_parameters(Stage stage) {
-  fail(ExitCode::internal, "parameters of stage {} fetched in a schedule that only computes", stage);
+Event ComputeWork::fetch(const Action& action, const CopyPlace& place, std::vector<Event> after) {
+  require(parameters_ != nullptr, "{} in a run that fetches no parameters", name_of(action.op));
+  return parameters_->fetch(action, place, std::move(after));
 }
 
 std::vector<std::int32_t> pack_tokens(std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets,
-                                      const StageShape& shape) {
+                                      const StageShape& shape, TokenBlocks blocks) {
   std::vector<std::int32_t> packed;
   packed.reserve(inputs.size() * 2);
   const auto add_slice = [&](std::span<const std::int32_t> from, TokenRange range) {
@@ -168,7 +200,7 @@ std::vector<std::int32_t> pack_tokens(std::span<const std::int32_t> inputs, std:
   };
   const auto rows = static_cast<std::size_t>(shape.rows());
   for (std::size_t start = 0; start < inputs.size(); start += rows) {
-    for (const auto& [wanted, from] : {std::pair{shape.first, inputs}, std::pair{shape.last, targets}}) {
+    for (const auto& [wanted, from] : {std::pair{blocks.inputs, inputs}, std::pair{blocks.targets, targets}}) {
       if (!wanted) continue;
       for (const Slice slice : all<Slice>(shape.slices)) add_slice(from.subspan(start, rows), shape.tokens_of(slice));
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/index.hpp"
+#include "execute/parameter_fetch.hpp"
 #include "execute/run_plan.hpp"
 #include "execute/stage_work.hpp"
 #include "kernels/kernels.hpp"
@@ -21,9 +22,10 @@ class ComputeWork : public MemoryWork {
   /// What the last stage gives: losses, or the logits of one position, written behind its workspace
   /// (generation_logits_offset), without a loss.
   enum class Result : std::uint8_t { losses, logits };
-  /// The arguments outlive the object. @throws Error internal if the plan gives a buffer less than the kernels use:
-  /// they would write over its neighbours.
-  ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& kernels, Result result);
+  /// The arguments outlive the object. `parameters` may be null for a schedule that fetches none.
+  /// @throws Error internal if the plan gives a buffer less than the kernels use: they would write over its neighbours.
+  ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& kernels, Result result,
+              const ParameterFetch* parameters = nullptr);
 
   /// Before each run: gradients start from zero at the first backward of each stage; the gradient is that of
   /// `loss_scale` x the sum of all losses.
@@ -34,15 +36,18 @@ class ComputeWork : public MemoryWork {
   /// The sums of the losses of the last run [nats], by micro-batch and in it by slice; zeros where this rank has not
   /// the last stage.
   const std::vector<double>& losses() const { return losses_; }
-  bool has_last_stage() const;
-  bool has_first_stage() const;
+  /// Whether this rank forms the losses: it has the last stage of the forward pass.
+  bool has_losses() const;
+  /// The stages whose tokens buffer this rank has: the ends of both passes, as far as they are its own.
+  std::vector<Stage> token_stages() const;
 
-  const StageMath& math(Stage stage) const { return *math_[stage]; }
+  /// Of a stage of this rank.
+  const StageMath& math(Pass pass, Stage stage) const { return *maths(pass)[stage]; }
 
   void compute(const Action& action, const StageBuffers& buffers) override;
   void cpu(const Action& action) override;
   std::span<std::byte> host_gradients(Stage stage) override;
-  std::span<std::byte> host_parameters(Stage stage) override;
+  Event fetch(const Action& action, const CopyPlace& place, std::vector<Event> after) override;
 
  protected:
   Kernels& kernels() { return *kernels_; }
@@ -60,20 +65,27 @@ class ComputeWork : public MemoryWork {
   /// With the tokens and targets of the action's slice.
   StageBuffers of_slice(const Action& action, const StageBuffers& buffers) const;
 
+  using Maths = PerStage<std::unique_ptr<StageMath>>;  // null for the stages of other ranks
+  const Maths& maths(Pass pass) const {
+    return pass == Pass::backward && planned_->schedule.backward ? backward_math_ : math_;
+  }
+
   const PlannedSchedule* planned_;
   Kernels* kernels_;
   Result result_;
-  PerStage<std::unique_ptr<StageMath>> math_;  // null for the stages of other ranks
-  PerStage<bool> fresh_;                       // gradients not yet written in this run
+  const ParameterFetch* parameters_;
+  Maths math_;           // of the forward pass, mostly of both
+  Maths backward_math_;  // of a backward pass with stages of its own
+  PerStage<bool> fresh_;  // gradients not yet written in this run
   std::vector<double> losses_;
   double loss_scale_ = 1;
   std::int64_t wanted_position_ = 0;
 };
 
-/// Copies a step's tokens, [sequences, tokens], into the layout of a stage's tokens buffer: micro-batch after
-/// micro-batch the inputs (on the first stage), then the targets (on the last); in each slice after slice, with the
-/// tokens of a slice sequence after sequence.
+/// Copies a step's tokens, [sequences, tokens], into the layout of the tokens buffer of a stage: micro-batch after
+/// micro-batch its `blocks`, inputs before targets; in each slice after slice, with the tokens of a slice sequence
+/// after sequence. `shape`: of any stage.
 std::vector<std::int32_t> pack_tokens(std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets,
-                                      const StageShape& shape);
+                                      const StageShape& shape, TokenBlocks blocks);
 
 }  // namespace penstock

@@ -119,6 +119,7 @@ class Executor::Preparation {
     const auto earlier = static_cast<std::size_t>(buffer.slice.value());
     switch (buffer.kind) {
       case BufferKind::parameters:
+      case BufferKind::backward_parameters:
         to.parameters = data;
         break;
       case BufferKind::gradients:
@@ -158,8 +159,10 @@ class Executor::Preparation {
       case BufferKind::weight_operands:
         to.weight_operands = data;
         break;
-      case BufferKind::backward_parameters:
+      // A forward fills those of the backward stages that it feeds, ascending; the backward pass starts from its own.
       case BufferKind::checkpoint:
+        prepared.action.op == Op::forward ? to.checkpoints.push_back(data) : void(to.input = data);
+        break;
       case BufferKind::offloadable:
       case BufferKind::optimizer_states:
         break;  // of schedules whose mathematics does not run yet

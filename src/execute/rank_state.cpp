@@ -10,46 +10,12 @@
 namespace penstock {
 namespace {
 
-std::vector<Bytes> offsets_of(const BufferLayout& layout) {
-  std::vector<Bytes> offsets;
-  offsets.reserve(layout.tensors.size());
-  for (const auto& tensor : layout.tensors) offsets.push_back(tensor.offset);
-  return offsets;
-}
-
 OptimizerGroups make_groups(const RankPlace& place, const Communicator& world) {
   return {world.duplicate(), world.split(place.replica, place.coordinate.value()),
           world.split(place.coordinate.value(), place.replica)};
 }
 
-HostStageShape host_stage_shape(const RunPlan& plan, Stage stage, std::int32_t replica) {
-  const auto& shape = plan.training.stages[stage];
-  const StageMath math{shape};
-  const auto parameters = math.layout(BufferKind::parameters);
-  const auto gradients = math.layout(BufferKind::gradients);
-  HostStageShape result;
-  result.parameters = host_parameters(parameters_of_stage(shape.model, shape.begin, shape.end, shape.first, shape.last),
-                                      canonical_begin(shape.model, shape.begin), offsets_of(parameters),
-                                      offsets_of(gradients), shape.first);
-  result.working_bytes = parameters.bytes;
-  result.gradient_bytes = gradients.bytes;
-  result.storage = shape.storage;
-  result.replicas = plan.shape.replicas;
-  result.replica = replica;
-  result.name = fmt::format("stage {}", stage);
-  return result;
-}
-
 }  // namespace
-
-std::vector<HostStageShape> host_stage_shapes(const RunPlan& plan, const RankPlace& place) {
-  std::vector<HostStageShape> shapes;
-  const auto& schedule = plan.training.schedule;
-  for (const Stage stage : all<Stage>(schedule.shape.stages)) {
-    if (schedule.rank_of[stage] == place.coordinate) shapes.push_back(host_stage_shape(plan, stage, place.replica));
-  }
-  return shapes;
-}
 
 RankState::RankState(const RunPlan& plan, const Communicator& world, const DeviceOptions& device,
                      const DelayOptions& delays)
@@ -59,7 +25,8 @@ RankState::RankState(const RunPlan& plan, const Communicator& world, const Devic
       cpu_workers_{device.threads},
       kernels_{make_host_kernels(compute_workers_)},
       groups_{make_groups(place_, world)},
-      stages_{std::vector<std::unique_ptr<HostStage>>(static_cast<std::size_t>(plan.training.schedule.shape.stages))} {
+      stages_{std::vector<std::unique_ptr<HostStage>>(
+          static_cast<std::size_t>(plan.training.schedule.ranks(Pass::backward).size()))} {
   const auto planned = plan.planned_device_bytes(place_.coordinate);
   device_ = make_device(deck_name(device.kind), plan.shape.device_capacity, delays);
   base_ = device_->reserve(planned);
@@ -68,10 +35,11 @@ RankState::RankState(const RunPlan& plan, const Communicator& world, const Devic
     arena_->take(buffer.offset, buffer.bytes, std::string{name_of(buffer.buffer.kind)});
   }
   transport_ = make_mpi_transport(groups_.pipeline, delays);
-  for (const Stage stage : all<Stage>(plan.training.schedule.shape.stages)) {
-    if (plan.training.schedule.rank_of[stage] != place_.coordinate) continue;
+  for (const Stage stage : all<Stage>(stages_.size())) {
+    if (plan.training.schedule.ranks(Pass::backward)[stage] != place_.coordinate) continue;
     stages_[stage] = std::make_unique<HostStage>(host_stage_shape(plan, stage, place_.replica));
   }
+  parameter_fetch_ = std::make_unique<ParameterFetch>(plan, place_.coordinate, stages_);
   lanes_ = std::make_unique<LaneQueues>(*device_);
 }
 
@@ -89,6 +57,7 @@ std::byte* RankState::persistent_address(BufferKind kind, Stage stage) const {
 }
 
 void RankState::upload_parameters() {
+  if (plan_->training.schedule.streams_parameters) return;
   for (const Stage stage : all<Stage>(stages_.size())) {
     if (!stages_[stage]) continue;
     const auto copy = stages_[stage]->working_copy();

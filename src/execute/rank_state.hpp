@@ -14,6 +14,8 @@
 #include "device/device.hpp"
 #include "device/options.hpp"
 #include "execute/executor.hpp"
+#include "execute/host_stages.hpp"
+#include "execute/parameter_fetch.hpp"
 #include "execute/run_plan.hpp"
 #include "execute/training_work.hpp"
 #include "kernels/kernels.hpp"
@@ -21,19 +23,6 @@
 #include "optimizer/host_stage.hpp"
 
 namespace penstock {
-
-/// Where a rank of the job stands: world rank = replica x pipeline + coordinate.
-struct RankPlace {
-  Rank coordinate;
-  std::int32_t replica = 0;
-  static RankPlace of(std::int32_t world_rank, std::int32_t pipeline) {
-    return {Rank{world_rank % pipeline}, world_rank / pipeline};
-  }
-};
-
-/// The host stages of one rank, laid out as its plan's device buffers. Also without a device: for their bytes in
-/// `check`.
-std::vector<HostStageShape> host_stage_shapes(const RunPlan& plan, const RankPlace& place);
 
 /// What a rank holds for a whole run: the device with its planned memory, lanes, transport, kernels, host stages.
 class RankState {
@@ -46,12 +35,15 @@ class RankState {
   Kernels& kernels() { return *kernels_; }
   Workers& cpu_workers() { return cpu_workers_; }
   OptimizerGroups& groups() { return groups_; }
+  /// By stage of the backward pass; null for those of other ranks.
   PerStage<std::unique_ptr<HostStage>>& stages() { return stages_; }
+  const ParameterFetch& parameter_fetch() const { return *parameter_fetch_; }
   Bytes peak_device_bytes() const { return arena_->peak(); }
   std::string device_description() const { return device_->description(); }
 
   ExecutorResources resources(StageWork& work);
-  /// Copies all working copies to the device: at the start and after a load. Blocks.
+  /// Copies all working copies to the device, unless the schedule fetches them for each stay: at the start and after a
+  /// load. Blocks.
   void upload_parameters();
   /// Copies a step's tokens (pack_tokens) to the stage's tokens buffer. Blocks.
   void upload_tokens(Stage stage, std::span<const std::int32_t> tokens);
@@ -67,7 +59,8 @@ class RankState {
   Workers cpu_workers_;
   std::unique_ptr<Kernels> kernels_;
   OptimizerGroups groups_;
-  PerStage<std::unique_ptr<HostStage>> stages_;  // null for the stages of other ranks
+  PerStage<std::unique_ptr<HostStage>> stages_;
+  std::unique_ptr<ParameterFetch> parameter_fetch_;
   std::unique_ptr<Device> device_;
   std::byte* base_ = nullptr;
   std::unique_ptr<Arena> arena_;

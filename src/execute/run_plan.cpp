@@ -7,6 +7,7 @@
 #include "schedule/generators.hpp"
 #include "schedule/kinds.hpp"
 #include "schedule/passes.hpp"
+#include "schedule/streaming.hpp"
 #include "schedule/text.hpp"
 #include "schedule/validator.hpp"
 
@@ -47,8 +48,9 @@ void check_slices(const RunShape& shape, const Schedule& schedule) {
 
 /// A part without a product would be an action that does nothing: the file was written for another model.
 void check_parts(const PlannedSchedule& training) {
-  for (const Stage stage : all<Stage>(training.stages.size())) {
-    const std::int64_t products = StageMath{training.stages[stage]}.weight_products();
+  const PerStage<StageShape>& stages = training.stages_of(Pass::backward);
+  for (const Stage stage : all<Stage>(stages.size())) {
+    const std::int64_t products = StageMath{stages[stage]}.weight_products();
     const std::int32_t parts = training.schedule.parts_of_weight(stage);
     if (parts <= products) continue;
     fail(ExitCode::bad_input,
@@ -58,24 +60,56 @@ void check_parts(const PlannedSchedule& training) {
   }
 }
 
-Schedule training_schedule(const RunShape& shape) {
-  const auto compute = compute_schedule(shape);
+/// Cuts the layers as the schedule has its stages.
+void cut_layers(RunPlan& plan, Schedule& compute) {
+  const std::int32_t layers = plan.shape.model.layers;
+  plan.partition = plan.shape.layers_per_stage ? listed_partition(layers, *plan.shape.layers_per_stage)
+                                               : even_partition(layers, compute.shape.stages);
+  if (plan.partition.stages.size() != compute.shape.stages) {
+    fail(ExitCode::bad_input, "parallel.layers_per_stage lists {} stages, but the schedule has {}",
+         plan.partition.stages.size(), compute.shape.stages);
+  }
+  plan.backward_partition = plan.partition;
+  if (!compute.backward) return;
+  plan.backward_partition = even_partition(layers, compute.backward->rank_of.size());
+  compute.backward->fed_by = feeding_stages(plan.partition, plan.backward_partition);
+}
+
+Schedule training_schedule(const RunShape& shape, const Schedule& compute) {
   CompletionOptions options;
-  options.recompute = PerStage<bool>{compute.shape.stages, shape.recompute == Recompute::full};
+  options.recompute = PerStage<bool>{compute.ranks(Pass::backward).size(), shape.recompute == Recompute::full};
   options.split_weight_gradients = shape.schedule.splits_backward();
   options.tied_embeddings = shape.model.tie_embeddings;
   options.steps_wait = shape.steps_wait_for_norm ? StepsWait::for_norm : StepsWait::for_reduction;
+  options.late_checkpoints = shape.schedule.checkpoint_messages == CheckpointMessages::synchronous;
+  options.stream_parameters = shape.stream_parameters;
+  options.resident_stages = shape.resident_stages;
   auto schedule = complete(compute, options);
   require_valid(schedule, validate(schedule));
   return schedule;
 }
 
 /// A forward-only schedule over the same stages on the same ranks, in the same slices.
-Schedule evaluation_schedule(const Schedule& training, std::int64_t micro_batches) {
-  auto schedule = add_communication(
-      forward_only(training.rank_of, static_cast<std::int32_t>(micro_batches), training.shape.slices));
+Schedule evaluation_schedule(const RunShape& shape, const Schedule& training, std::int64_t micro_batches) {
+  const auto order = training.streams_parameters ? ForwardOrder::stage_by_stage : ForwardOrder::as_early_as_possible;
+  auto schedule =
+      forward_only(training.rank_of, static_cast<std::int32_t>(micro_batches), training.shape.slices, order);
+  schedule.shape.ranks = training.shape.ranks;  // those without a forward stage have empty lists
+  while (schedule.actions.size() < training.shape.ranks) schedule.actions.push_back({});
+  if (training.streams_parameters) schedule = add_parameter_streaming(schedule, shape.resident_stages);
+  schedule = add_communication(schedule);
   require_valid(schedule, validate(schedule));
   return schedule;
+}
+
+/// The borders of backward stages inside each forward stage.
+void set_checkpoints(PlannedSchedule& training) {
+  if (!training.schedule.backward) return;
+  for (const Stage stage : all<Stage>(training.backward_stages.size())) {
+    if (stage.value() == 0) continue;
+    const Stage source = training.schedule.backward->fed_by[stage];
+    training.stages[source].checkpoints.push_back(training.backward_stages[stage].begin);
+  }
 }
 
 PerStage<StageShape> stage_shapes(const RunShape& shape, const Partition& partition, std::int64_t sequences,
@@ -95,10 +129,29 @@ PerStage<StageShape> stage_shapes(const RunShape& shape, const Partition& partit
   return stages;
 }
 
-PlannedSchedule with_sizes(Schedule schedule, PerStage<StageShape> stages, const Kernels& kernels) {
-  PlannedSchedule planned{std::move(schedule), std::move(stages), {}, {}};
-  for (const auto& stage : planned.stages) planned.bytes.push_back(StageMath{stage}.bytes(kernels));
-  return planned;
+void size(PlannedSchedule& planned, const Kernels& kernels) {
+  planned.bytes = PerStage<StageBytes>(planned.schedule.most_stages(), StageBytes{});
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    const PerStage<StageShape>& stages = planned.stages_of(pass);
+    for (const Stage stage : all<Stage>(stages.size())) {
+      planned.raise(planned.bytes[stage], StageMath{stages[stage]}.bytes(kernels), pass);
+    }
+  }
+}
+
+bool is_of_pass(BufferKind kind, Pass pass) {
+  switch (kind) {
+    case BufferKind::tokens:
+    case BufferKind::workspace:
+      return true;
+    case BufferKind::parameters:
+    case BufferKind::input:
+    case BufferKind::output:
+    case BufferKind::key_values:
+      return pass == Pass::forward;
+    default:
+      return pass == Pass::backward;
+  }
 }
 
 void plan_ranks(PlannedSchedule& planned, const PerRank<PersistentLayout>& persistent) {
@@ -123,26 +176,38 @@ Bytes RunPlan::planned_device_bytes(Rank rank) const {
   return std::max({training.ranks[rank].peak, validation.ranks[rank].peak, generation.ranks[rank].peak});
 }
 
+TokenBlocks PlannedSchedule::tokens_of(Stage stage) const {
+  const bool is_last = stage == schedule.last_stage() || stage == schedule.last_stage(Pass::backward);
+  return {stage.value() == 0, is_last};
+}
+
+void PlannedSchedule::raise(StageBytes& bytes_of_number, const StageBytes& of_stage, Pass pass) const {
+  for (std::size_t kind = 0; kind < of_stage.size(); ++kind) {
+    if (schedule.backward && !is_of_pass(static_cast<BufferKind>(kind), pass)) continue;
+    bytes_of_number[kind] = std::max(bytes_of_number[kind], of_stage[kind]);
+  }
+}
+
 RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
   check(shape.model);
   RunPlan plan;
   plan.shape = shape;
-  auto schedule = training_schedule(shape);
+  Schedule compute = compute_schedule(shape);
+  cut_layers(plan, compute);
+  plan.training.schedule = training_schedule(shape, compute);
+  const Schedule& schedule = plan.training.schedule;
   check_slices(shape, schedule);
-  plan.partition = shape.layers_per_stage ? listed_partition(shape.model.layers, *shape.layers_per_stage)
-                                          : even_partition(shape.model.layers, schedule.shape.stages);
-  if (plan.partition.stages.size() != schedule.shape.stages) {
-    fail(ExitCode::bad_input, "parallel.layers_per_stage lists {} stages, but the schedule has {}",
-         plan.partition.stages.size(), schedule.shape.stages);
+  const std::int32_t slices = schedule.shape.slices;
+  plan.training.stages = stage_shapes(shape, plan.partition, shape.micro_batch, slices);
+  if (schedule.backward) {
+    plan.training.backward_stages = stage_shapes(shape, plan.backward_partition, shape.micro_batch, slices);
   }
-  const auto stages = [&](std::int64_t sequences) {
-    return stage_shapes(shape, plan.partition, sequences, schedule.shape.slices);
-  };
-  plan.validation =
-      with_sizes(evaluation_schedule(schedule, shape.micro_batches()), stages(shape.micro_batch), kernels);
-  plan.generation = with_sizes(evaluation_schedule(schedule, 1), stages(1), kernels);
-  auto training_stages = stages(shape.micro_batch);
-  plan.training = with_sizes(std::move(schedule), std::move(training_stages), kernels);
+  plan.validation.schedule = evaluation_schedule(shape, schedule, shape.micro_batches());
+  plan.validation.stages = plan.training.stages;
+  plan.generation.schedule = evaluation_schedule(shape, schedule, 1);
+  plan.generation.stages = stage_shapes(shape, plan.partition, 1, slices);
+  set_checkpoints(plan.training);
+  for (auto* planned : {&plan.training, &plan.validation, &plan.generation}) size(*planned, kernels);
   check_parts(plan.training);
   plan.generation.bytes[plan.generation.schedule.last_stage()][workspace_index] += generation_logits_bytes(shape.model);
 

@@ -29,6 +29,8 @@ struct RunShape {
   std::string schedule_csv;  ///< the text of schedule.file, when that is given
   Recompute recompute = Recompute::none;
   bool steps_wait_for_norm = true;  ///< clipping, or skipping of steps that are not finite
+  bool stream_parameters = false;   ///< from the host for each stay on the device; mobius and spipe always do
+  std::int32_t resident_stages = 2; ///< stages whose parameters a device then holds at once
   std::int64_t sequence = 1;        ///< tokens
   std::int64_t micro_batch = 1;     ///< sequences
   std::int64_t global_batch = 1;    ///< sequences
@@ -37,18 +39,35 @@ struct RunShape {
   std::int64_t micro_batches() const { return global_batch / (micro_batch * replicas); }
 };
 
+/// Which tokens of each micro-batch lie in the tokens buffer of a stage: inputs first, then targets.
+struct TokenBlocks {
+  bool inputs = false;
+  bool targets = false;
+  std::int64_t count() const { return (inputs ? 1 : 0) + (targets ? 1 : 0); }
+};
+
 /// A schedule with the memory of all its ranks.
 struct PlannedSchedule {
   Schedule schedule;
-  PerStage<StageShape> stages;
-  PerStage<StageBytes> bytes;
+  PerStage<StageShape> stages;           ///< of the forward pass
+  PerStage<StageShape> backward_stages;  ///< of a backward pass with stages of its own; else empty
+  PerStage<StageBytes> bytes;            ///< by number of a stage: what those of both passes need
   PerRank<RankPlan> ranks;
+
+  const PerStage<StageShape>& stages_of(Pass pass) const {
+    return pass == Pass::backward && schedule.backward ? backward_stages : stages;
+  }
+  /// Of the buffer {tokens, stage}, which serves the stages of both passes that have the number.
+  TokenBlocks tokens_of(Stage stage) const;
+  /// Raises `bytes` to what a stage of `pass` needs of the buffers that belong to its pass.
+  void raise(StageBytes& bytes, const StageBytes& of_stage, Pass pass) const;
 };
 
 /// Everything about a run that is known before it: the same in `check`, on every rank, and with no device at hand.
 struct RunPlan {
   RunShape shape;
-  Partition partition;
+  Partition partition;           ///< of the forward pass
+  Partition backward_partition;  ///< of the backward pass; mostly the same
   PlannedSchedule training;
   PlannedSchedule validation;  ///< forward only, the batches and slices of training
   PlannedSchedule generation;  ///< likewise of one sequence; the last stage's workspace ends with a position's logits

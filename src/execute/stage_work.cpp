@@ -25,11 +25,7 @@ Event MemoryWork::copy(const Action& action, const CopyPlace& place, std::vector
     const Bytes bytes = bytes_to_copy(action, place, host);
     return place.device->copy_to_host(*place.queue, std::move(after), host.data(), place.data, bytes);
   }
-  if (action.op == Op::fetch_forward) {
-    const auto host = host_parameters(action.stage);
-    const Bytes bytes = bytes_to_copy(action, place, host);
-    return place.device->copy_to_device(*place.queue, std::move(after), place.data, host.data(), bytes);
-  }
+  if (action.op == Op::fetch_forward || action.op == Op::fetch_backward) return fetch(action, place, std::move(after));
   fail(ExitCode::internal, "{}: no device but the priced one runs {} yet", to_text(action), name_of(action.op));
 }
 

@@ -34,14 +34,15 @@ class StageWork {
   virtual Event copy(const Action& action, const CopyPlace& place, std::vector<Event> after) = 0;
 };
 
-/// Work on real memory: OFFLOAD_G and FETCH_F copy from and to the memory that a stage has on the host.
+/// Work on real memory: OFFLOAD_G, FETCH_F and FETCH_B copy from and to the memory that stages have on the host.
 class MemoryWork : public StageWork {
  public:
   /// @throws Error internal for copies that no device runs yet, and if the host's memory is longer than the device's
   Event copy(const Action& action, const CopyPlace& place, std::vector<Event> after) override;
-  /// The stage's host copies: destination of OFFLOAD_G, source of FETCH_F.
+  /// Destination of the stage's OFFLOAD_G.
   virtual std::span<std::byte> host_gradients(Stage stage) = 0;
-  virtual std::span<std::byte> host_parameters(Stage stage) = 0;
+  /// Queues a FETCH_F or FETCH_B behind `after`.
+  virtual Event fetch(const Action& action, const CopyPlace& place, std::vector<Event> after) = 0;
 };
 
 }  // namespace penstock

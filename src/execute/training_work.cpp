@@ -27,16 +27,18 @@ std::int32_t index_of_table(const HostStage& stage) {
 /// or copies on the same rank.
 void pass_tied_table(const Schedule& schedule, Stage stage, PerStage<std::unique_ptr<HostStage>>& stages,
                      const Communicator& pipeline) {
-  const Rank first = schedule.rank_of[Stage{0}];
-  const Rank last = schedule.rank_of[schedule.last_stage()];
+  const auto& ranks = schedule.ranks(Pass::backward);
+  const Stage last_stage = schedule.last_stage(Pass::backward);
+  const Rank first = ranks[Stage{0}];
+  const Rank last = ranks[last_stage];
   const auto table = [&](Stage of) { return stages[of]->working_copy(index_of_table(*stages[of])); };
   if (first == last) {
-    if (stage != schedule.last_stage()) return;
+    if (stage != last_stage) return;
     const auto from = table(Stage{0});
     std::memcpy(table(stage).data(), from.data(), from.size());
   } else if (stage == Stage{0}) {
     pipeline.send(table(stage), last.value(), tied_table_tag);
-  } else if (stage == schedule.last_stage()) {
+  } else if (stage == last_stage) {
     pipeline.receive(table(stage), first.value(), tied_table_tag);
   }
 }
@@ -45,14 +47,14 @@ void pass_tied_table(const Schedule& schedule, Stage stage, PerStage<std::unique
 
 void share_tied_table(const RunPlan& plan, PerStage<std::unique_ptr<HostStage>>& stages, const Communicator& pipeline) {
   const auto& schedule = plan.training.schedule;
-  if (!plan.shape.model.tie_embeddings || schedule.shape.stages == 1) return;
-  for (const Stage stage : {Stage{0}, schedule.last_stage()}) {
+  if (!plan.shape.model.tie_embeddings || stages.size() == 1) return;
+  for (const Stage stage : {Stage{0}, schedule.last_stage(Pass::backward)}) {
     if (stages[stage]) pass_tied_table(schedule, stage, stages, pipeline);
   }
 }
 
 TrainingWork::TrainingWork(const Parts& parts)
-    : ComputeWork{parts.plan->training, parts.rank, *parts.kernels, Result::losses},
+    : ComputeWork{parts.plan->training, parts.rank, *parts.kernels, Result::losses, parts.parameters},
       parts_{parts},
       model_{parameters_of(parts.plan->shape.model)},
       staging_{parts.plan->shape.replicas} {}
@@ -106,22 +108,23 @@ void TrainingWork::step(Stage stage) {
 }
 
 bool TrainingWork::shares_table() const {
-  return parts_.plan->shape.model.tie_embeddings && planned().schedule.shape.stages > 1;
+  return parts_.plan->shape.model.tie_embeddings && parts_.stages->size() > 1;
 }
 
 void TrainingWork::share_tied_gradient(Stage stage) {
   const auto& schedule = planned().schedule;
-  const Rank first = schedule.rank_of[Stage{0}];
-  const Rank last = schedule.rank_of[schedule.last_stage()];
+  const Stage last_stage = schedule.last_stage(Pass::backward);
+  const Rank first = schedule.ranks(Pass::backward)[Stage{0}];
+  const Rank last = schedule.ranks(Pass::backward)[last_stage];
   const bool remote = shares_table() && first != last;
-  if (remote && stage == schedule.last_stage()) {
+  if (remote && stage == last_stage) {
     const auto head = head_gradient(stage);
     parts_.groups->pipeline.send(std::as_bytes(head), first.value(), tied_gradient_tag);
   }
   if (stage != Stage{0}) return;
   const auto embedding = host(stage).gradient(index_of_table(host(stage)));
   if (!remote) {
-    add_into(embedding, head_gradient(schedule.last_stage()), *parts_.workers);
+    add_into(embedding, head_gradient(last_stage), *parts_.workers);
     return;
   }
   head_staging_.resize(embedding.size());
@@ -133,8 +136,8 @@ void TrainingWork::share_tied_gradient(Stage stage) {
 /// behind the gradients of its parameters.
 std::span<float> TrainingWork::head_gradient(Stage stage) const {
   const auto& host_stage = *(*parts_.stages)[stage];
-  if (planned().schedule.shape.stages > 1) return host_stage.gradient(index_of_table(host_stage));
-  const auto slot = math(stage).tied_head_gradient();
+  if (parts_.stages->size() > 1) return host_stage.gradient(index_of_table(host_stage));
+  const auto slot = math(Pass::backward, stage).tied_head_gradient();
   require(slot.has_value(), "a tied model without a second accumulator");
   auto* data = reinterpret_cast<float*>(host_stage.gradients().data() + slot->offset.value);  // NOLINT: raw memory
   return {data, static_cast<std::size_t>(slot->rows * slot->columns)};
@@ -146,9 +149,6 @@ void TrainingWork::share_tied_table(Stage stage) {
 
 std::span<std::byte> TrainingWork::host_gradients(Stage stage) {
   return host(stage).gradients();
-}
-std::span<std::byte> TrainingWork::host_parameters(Stage stage) {
-  return host(stage).working_copy();
 }
 
 }  // namespace penstock

@@ -35,6 +35,7 @@ class TrainingWork : public ComputeWork {
     Kernels* kernels = nullptr;
     Workers* workers = nullptr;  ///< of the CPU lane
     PerStage<std::unique_ptr<HostStage>>* stages = nullptr;
+    const ParameterFetch* parameters = nullptr;
     OptimizerGroups* groups = nullptr;
     UpdateRule* rule = nullptr;
   };
@@ -50,7 +51,6 @@ class TrainingWork : public ComputeWork {
 
   void cpu(const Action& action) override;
   std::span<std::byte> host_gradients(Stage stage) override;
-  std::span<std::byte> host_parameters(Stage stage) override;
 
  private:
   void reduce(Stage stage);

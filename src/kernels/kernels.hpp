@@ -151,6 +151,8 @@ class Kernels {
   virtual void gelu_gradient(Matrix in_gradient, ConstMatrix out_gradient, ConstMatrix in) = 0;
   /// Sets all bytes of out to zero.
   virtual void zero(Matrix out) = 0;
+  /// out = in, to the bit; of one type, not overlapping.
+  virtual void copy(Matrix out, ConstMatrix in) = 0;
 
   // --- loss ---------------------------------------------------------------------------------------------------------
   /// losses[1, T] (A) = log_sum_exp[1, T] - logits[t, target[t]]; logits[T, V] (A); targets i32 [1, T], below 0: not

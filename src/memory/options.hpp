@@ -44,11 +44,11 @@ void describe(Visitor& visit, MemoryOptions& options) {
   visit(
       "parameters", options.parameters,
       {.help = "device: a stage's parameters stay on their device; host: they come from the host for each stay there, "
-               "as with mobius and spipe always. simulate and plan alone"});
+               "as with mobius and spipe always"});
   visit(
       "fetch", options.fetch,
       {.help = "how parameters on the host reach ranks of other nodes; message: their owner sends them; get: it is not "
-               "asked, which not every MPI can do. Not yet for train"});
+               "asked, which not every MPI can do"});
   visit("resident_stages", options.resident_stages,
         {.help = "stages whose parameters a device holds at once while they come from the host: with 2 the next one is "
                  "on its way while one computes",

@@ -29,6 +29,7 @@ struct Sized {
 
 /// What one schedule asks of a persistent buffer of a stage; nothing where it does not need it.
 Bytes asked_for(const Sized& sized, Rank rank, BufferKind kind, Stage stage) {
+  if (!sized.bytes.contains(stage)) return Bytes{0};  // of the backward pass, beside a schedule that has none
   if (kind == BufferKind::workspace) return sized.of(kind, stage);
   if (!is_persistent(sized.schedule, kind)) return Bytes{0};
   const bool is_for_training = kind == BufferKind::gradients || kind == BufferKind::optimizer_states;

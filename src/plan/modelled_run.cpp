@@ -51,26 +51,14 @@ Schedule complete_schedule(const ModelledRun& run, const Schedule& compute) {
   options.split_weight_gradients = run.schedule.splits_backward();
   options.tied_embeddings = run.cost.model.tie_embeddings;
   options.steps_wait = run.steps_wait;
-  options.late_checkpoints = run.late_checkpoints;
+  options.late_checkpoints = run.schedule.checkpoint_messages == CheckpointMessages::synchronous;
   options.stream_parameters = run.stream_parameters;
   options.resident_stages = run.resident_stages;
   if (offloads(run)) options.offload_nearest = run.offload_nearest;
   return complete(compute, options);
 }
 
-/// The forward stage that holds the first layer of each backward stage.
-PerStage<Stage> feeding_stages(const PerStage<LayerRange>& forward, const PerStage<LayerRange>& backward) {
-  PerStage<Stage> fed_by;
-  std::int32_t feeding = 0;
-  for (const LayerRange& range : backward) {
-    while (forward[Stage{feeding}].end <= range.begin) ++feeding;
-    fed_by.push_back(Stage{feeding});
-  }
-  return fed_by;
-}
-
-/// Cuts the layers as the schedule has its stages. With uneven stages the borders decide which forward stage feeds a
-/// backward stage, not the numbers of stages alone.
+/// Cuts the layers as the schedule has its stages.
 void cut_layers(const ModelledRun& run, CostShape& cost, Schedule& compute) {
   const std::int32_t layers = cost.model.layers;
   const auto forward = run.layers_per_stage ? listed_partition(layers, *run.layers_per_stage)
@@ -81,8 +69,9 @@ void cut_layers(const ModelledRun& run, CostShape& cost, Schedule& compute) {
   }
   cost.forward_stages = forward.stages;
   if (compute.backward) {
-    cost.backward_stages = even_partition(layers, compute.backward->rank_of.size()).stages;
-    compute.backward->fed_by = feeding_stages(cost.forward_stages, cost.backward_stages);
+    const Partition backward = even_partition(layers, compute.backward->rank_of.size());
+    cost.backward_stages = backward.stages;
+    compute.backward->fed_by = feeding_stages(forward, backward);
   }
 }
 

@@ -29,7 +29,6 @@ struct ModelledRun {
   Recompute recompute = Recompute::none;
   std::int32_t micro_batches = 1;  ///< of one replica and step
   StepsWait steps_wait = StepsWait::for_norm;
-  bool late_checkpoints = false;   ///< spipe: each is exchanged right before its use, as SPipe's synchronous mode does
   bool stream_parameters = false;  ///< parameters come from the host, whatever the schedule
   std::int32_t resident_stages = 2;  ///< stages that a device then holds at once
   std::optional<Bytes> capacity;     ///< of a device: placed weight gradients wait only as far as it allows

@@ -172,7 +172,25 @@ Schedule interleaved(const GeneratorOptions& options) {
   return schedule;
 }
 
-Schedule forward_only(const PerStage<Rank>& rank_of, std::int32_t micro_batches, std::int32_t slices) {
+namespace {
+
+/// All micro-batches of a stage one after the other: one stay of its parameters on the device serves them all.
+PerRank<std::vector<Action>> forwards_by_stage(const Schedule& schedule) {
+  PerRank<std::vector<Action>> actions(schedule.shape.ranks);
+  for (const Stage stage : all<Stage>(schedule.shape.stages)) {
+    for (const MicroBatch m : all<MicroBatch>(schedule.shape.micro_batches)) {
+      for (const Slice slice : all<Slice>(schedule.shape.slices)) {
+        actions[schedule.rank_of[stage]].push_back({Op::forward, stage, m, slice});
+      }
+    }
+  }
+  return actions;
+}
+
+}  // namespace
+
+Schedule forward_only(const PerStage<Rank>& rank_of, std::int32_t micro_batches, std::int32_t slices,
+                      ForwardOrder order) {
   check_sizes({.pipeline = rank_of.size(), .micro_batches = micro_batches, .slices = slices});
   Schedule schedule;
   schedule.name = "forward_only";
@@ -181,7 +199,8 @@ Schedule forward_only(const PerStage<Rank>& rank_of, std::int32_t micro_batches,
   schedule.rank_of = rank_of;
   schedule.forward_only = true;
   schedule.recompute = PerStage<bool>(rank_of.size(), false);
-  schedule.actions = ForwardsInTime{schedule}.run();
+  schedule.actions =
+      order == ForwardOrder::stage_by_stage ? forwards_by_stage(schedule) : ForwardsInTime{schedule}.run();
   return schedule;
 }
 

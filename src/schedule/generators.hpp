@@ -83,12 +83,19 @@ Schedule dualpipe_v(const GeneratorOptions& options);
 /// rank waits p-1 for its first forward, p-1 for its first backward after all its forwards, and 2 (p-1) after its last.
 Schedule hanayo(const GeneratorOptions& options);
 
+/// The order of a rank's forwards where there is nothing else.
+enum class ForwardOrder : std::uint8_t {
+  as_early_as_possible,  ///< with F of one unit, at each moment the deepest stage that is ready, and of that the first
+                         ///< micro-batch; with stage s on rank s % p that is interleaved order
+  stage_by_stage         ///< each stage for all micro-batches, so that its parameters are fetched once
+};
+
 /// Forwards alone, for evaluation, over stages that lie as `rank_of` says (a hand-written schedule may deal them in any
-/// way): nothing is kept but the keys and values that later slices of a sequence need. With F of one unit, each rank
-/// runs at each moment the deepest stage that is ready, and of that the first micro-batch's first slice; with stage s
-/// on rank s % p that is interleaved order. All lists follow the one order of time, so none can wait in a circle.
+/// way): nothing is kept but the keys and values that later slices of a sequence need. In both orders all lists follow
+/// one order of time, so none can wait in a circle.
 /// @throws Error bad_input without a stage, a micro-batch or a slice, or for too many of them.
-Schedule forward_only(const PerStage<Rank>& rank_of, std::int32_t micro_batches, std::int32_t slices = 1);
+Schedule forward_only(const PerStage<Rank>& rank_of, std::int32_t micro_batches, std::int32_t slices = 1,
+                      ForwardOrder order = ForwardOrder::as_early_as_possible);
 
 /// The training schedules by the names that decks use: "gpipe", "1f1b", ... (schedule/kinds).
 const std::vector<std::string_view>& schedule_kinds();

@@ -77,6 +77,16 @@ constexpr std::array<EnumName<WeightGrain>, 2> enum_names(WeightGrain) {
   return {{{WeightGrain::whole, "whole"}, {WeightGrain::product, "product"}}};
 }
 
+/// When a checkpoint goes to the rank of its backward stage, where the passes are decoupled.
+enum class CheckpointMessages : std::uint8_t {
+  asynchronous,  ///< as soon as the forward has made it
+  synchronous    ///< a time step before its use (SPipe's baseline, methods 1.3)
+};
+
+constexpr std::array<EnumName<CheckpointMessages>, 2> enum_names(CheckpointMessages) {
+  return {{{CheckpointMessages::asynchronous, "asynchronous"}, {CheckpointMessages::synchronous, "synchronous"}}};
+}
+
 /// The kinds with a few words on each: "gpipe: all forwards, then all backwards; 1f1b: ...".
 std::string_view help_on_kinds();
 
@@ -91,6 +101,7 @@ struct ScheduleOptions {
   std::optional<std::int32_t> forward_stages;   ///< spipe: of all ranks, in place of forward_virtual
   std::optional<std::int32_t> backward_stages;  ///< spipe: of all ranks, in place of backward_virtual
   bool early_recompute = false;                 ///< mobius, spipe: R need not wait for the output's gradient
+  CheckpointMessages checkpoint_messages = CheckpointMessages::asynchronous;  ///< spipe
   bool split_backward = false;                  ///< as WeightGradients::split, where those are whole
   WeightGradients weight_gradients = WeightGradients::whole;
   WeightGrain weight_grain = WeightGrain::whole;  ///< of placed weight gradients
@@ -146,6 +157,9 @@ void describe(Visitor& visit, ScheduleOptions& options) {
       "early_recompute", options.early_recompute,
       {.help = "mobius, spipe: recompute a stage as soon as its input is there, in place of when its output's gradient "
                "is, as published"});
+  visit("checkpoint_messages", options.checkpoint_messages,
+        {.help = "spipe: when the input of a backward stage goes to its rank; asynchronous: as soon as the forward pass "
+                 "has made it; synchronous: right before its use, as a baseline"});
   visit("split_backward", options.split_backward,
         {.help =
              "input and weight gradients as two actions, I and W, in place of B; the same as weight_gradients: split"});

@@ -53,4 +53,14 @@ Partition listed_partition(std::int32_t layers, const std::vector<std::int32_t>&
   return cut(per_stage);
 }
 
+PerStage<Stage> feeding_stages(const Partition& forward, const Partition& backward) {
+  PerStage<Stage> fed_by;
+  Stage feeding{0};
+  for (const LayerRange& range : backward.stages) {
+    while (forward.stages[feeding].end <= range.begin) feeding = feeding.next();
+    fed_by.push_back(feeding);
+  }
+  return fed_by;
+}
+
 }  // namespace penstock

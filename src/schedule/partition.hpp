@@ -30,4 +30,8 @@ Partition even_partition(std::int32_t layers, std::int32_t stages);
 /// @throws Error bad_input if a stage is empty or the sum is not `layers`, with the numbers.
 Partition listed_partition(std::int32_t layers, const std::vector<std::int32_t>& per_stage);
 
+/// The forward stage that holds the first layer of each backward stage, and so makes its input (Schedule::backward).
+/// With uneven stages the borders decide, not the numbers of stages alone. @pre both cut the same layers
+PerStage<Stage> feeding_stages(const Partition& forward, const Partition& backward);
+
 }  // namespace penstock

@@ -17,7 +17,7 @@ namespace penstock {
 /// every fetch waits for the stage before (Mobius with blocking prefetch). Where a stage must go, it is the one whose
 /// next use is farthest (Belady), though not the one that computes last before the fetched, unless there is one place.
 /// @throws Error bad_input if resident_stages is less than 1.
-/// @pre compute actions only; not forward_only
+/// @pre compute actions only
 Schedule add_parameter_streaming(const Schedule& schedule, std::int32_t resident_stages);
 
 /// Takes the offloadable part of what a forward keeps to the host and back: OFFLOAD_A directly behind the forward (or

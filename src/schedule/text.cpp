@@ -26,6 +26,12 @@ std::string_view unquoted(std::string_view cell) {
 }
 
 /// Whether a schedule with the op keeps parameters on the device for a while only.
+/// Whether a schedule that only evaluates can have the op.
+bool is_in_evaluation(Op op) {
+  return op == Op::forward || op == Op::send_forward || op == Op::receive_forward || op == Op::fetch_forward ||
+         op == Op::evict_forward;
+}
+
 bool ends_a_stay(Op op) {
   return op == Op::evict_forward || op == Op::evict_backward;
 }
@@ -200,7 +206,7 @@ class CsvReader {
         if (op == Op::recompute) schedule.recompute[read.action.stage] = true;
         if (ends_a_stay(op)) schedule.streams_parameters = true;
         if (op == Op::offload_activations) schedule.offloads_activations = true;
-        if (op != Op::forward && op != Op::send_forward && op != Op::receive_forward) schedule.forward_only = false;
+        if (!is_in_evaluation(op)) schedule.forward_only = false;
       }
       schedule.actions.push_back(std::move(list));
     }

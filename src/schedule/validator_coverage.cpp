@@ -39,14 +39,16 @@ void check_duplicates(const ScheduleIndex& index, Findings& findings) {
 }
 
 /// What a forward-only schedule may hold.
-bool belongs_to_forward(Op op) {
+bool belongs_to_forward(const Schedule& schedule, Op op) {
+  if (op == Op::fetch_forward || op == Op::evict_forward) return schedule.streams_parameters;
   return op == Op::forward || op == Op::send_forward || op == Op::receive_forward;
 }
 
 void check_forward_only(const Schedule& schedule, Findings& findings) {
   visit_placed(schedule, [&](const Placed& at) {
-    if (belongs_to_forward(at.action.op)) return;
-    findings.add(rule_of(at.action.op), at, "the schedule is forward-only; expected F, SEND_F and RECV_F");
+    if (belongs_to_forward(schedule, at.action.op)) return;
+    findings.add(rule_of(at.action.op), at, "the schedule is forward-only; expected F, SEND_F and RECV_F{}",
+                 schedule.streams_parameters ? ", FETCH_F and EVICT_F" : "");
   });
 }
 

@@ -102,11 +102,10 @@ class BackwardPass {
     block.later_value_gradient = key_value_sum(call_.buffers.slice, i, BlockTensor::value_gradient, own);
   }
 
-  // The buffer of the output gradient is free once I is done; W needs a copy of it. 0 + x is x in all that is added up.
+  // The buffer of the output gradient is free once I is done; W needs a copy of it.
   void keep_output_gradient() const {
-    const Matrix copy = operand(call_.blocks() - 1, BlockTensor::output_gradient);
-    call_.kernels.zero(copy);
-    call_.kernels.add(copy, at(call_.layouts.stream, call_.buffers.output_gradient), copy);
+    call_.kernels.copy(operand(call_.blocks() - 1, BlockTensor::output_gradient),
+                       at(call_.layouts.stream, call_.buffers.output_gradient));
   }
 
   Matrix logits_gradient() const {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "stage/passes.hpp"
 
@@ -11,6 +13,7 @@ class ForwardPass {
 
   double run() {
     if (call_.shape.first) embed();
+    if (Matrix out = checkpoint(0); out.data != nullptr) call_.kernels.copy(out, block_input(0));
     for (std::int64_t i = 0; i < call_.blocks(); ++i) forward(block(i));
     if (!call_.shape.last) return 0;
     if (call_.buffers.targets == nullptr && kind_ == ForwardKind::nothing) {
@@ -31,10 +34,20 @@ class ForwardPass {
     if (i == call_.blocks() && !call_.shape.last) {
       return kind_ == ForwardKind::recompute ? Matrix{} : at(layouts.stream, call_.buffers.output);
     }
+    if (const Matrix out = checkpoint(i); i > 0 && out.data != nullptr) return out;
     if (!keeps()) return at(layouts.forward_work.stream[static_cast<std::size_t>(i % 2)], call_.buffers.workspace);
     if (i == call_.blocks()) return at(layouts.activations.head.input, call_.buffers.activations);
     return at(layouts.activations.blocks[static_cast<std::size_t>(i)][static_cast<std::size_t>(BlockTensor::input)],
               call_.buffers.activations);
+  }
+
+  // Where the stream before block `i` is left for a backward stage that begins there; empty where none does.
+  Matrix checkpoint(std::int64_t i) const {
+    if (kind_ != ForwardKind::nothing) return {};
+    const std::vector<Layer>& layers = call_.shape.checkpoints;
+    const auto found = std::find(layers.begin(), layers.end(), Layer{call_.shape.begin.value() + static_cast<int>(i)});
+    if (found == layers.end()) return {};
+    return at(call_.layouts.stream, call_.buffers.checkpoints.at(static_cast<std::size_t>(found - layers.begin())));
   }
 
   ConstMatrix block_input(std::int64_t i) const {

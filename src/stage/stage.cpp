@@ -83,6 +83,7 @@ BufferLayout StageMath::layout(BufferKind kind) const {
   const StageLayouts& longest = layouts_->longest();
   switch (kind) {
     case BufferKind::parameters:
+    case BufferKind::backward_parameters:
       return longest.parameters.buffer;
     case BufferKind::gradients:
       return longest.gradients.buffer;
@@ -96,6 +97,7 @@ BufferLayout StageMath::layout(BufferKind kind) const {
       return both;
     }
     case BufferKind::input:
+    case BufferKind::checkpoint:
     case BufferKind::input_gradient:
       return shape_.first ? BufferLayout{} : longest.stream_buffer;
     case BufferKind::output:
@@ -111,8 +113,6 @@ BufferLayout StageMath::layout(BufferKind kind) const {
       return shape_.slices > 1 ? longest.key_value_gradients.buffer : BufferLayout{};
     case BufferKind::key_values:
       return shape_.slices > 1 ? longest.key_values.buffer : BufferLayout{};
-    case BufferKind::backward_parameters:
-    case BufferKind::checkpoint:
     case BufferKind::offloadable:
     case BufferKind::optimizer_states:
       return {};

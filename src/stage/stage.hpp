@@ -36,6 +36,9 @@ struct StageShape {
   std::int64_t tokens = 1;      ///< of each sequence
   DType storage = DType::bf16;  ///< of parameters and activations; f64 for checks with the reference kernels
   std::int32_t slices = 1;      ///< that each sequence is cut into
+  /// Where a forward with Keep::nothing leaves the residual stream before a layer, for a backward pass that is cut
+  /// otherwise: layers of this stage, ascending.
+  std::vector<Layer> checkpoints;
   /// Of a whole micro-batch.
   std::int64_t rows() const { return sequences * tokens; }
   /// Slices differ by at most one token, the longer ones come first.
@@ -89,6 +92,7 @@ struct StageBuffers {
   std::byte* key_values = nullptr;             ///< Keep::nothing, not the last slice: keys and values for later slices
   std::byte* key_value_gradients = nullptr;    ///< backward, not the last slice: A, what later slices have given
   std::vector<EarlierSlice> earlier;           ///< all slices before `slice`, ascending
+  std::vector<std::byte*> checkpoints;         ///< Keep::nothing: [rows, hidden] S, of the shape's checkpoints
 };
 
 class SliceLayouts;  // stage/layout.hpp

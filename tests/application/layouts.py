@@ -17,6 +17,13 @@ LAYOUTS = {
     "2 ranks, hanayo, recompute": (2, {"parallel.pipeline": 2, "schedule": {"kind": "hanayo", "virtual": 2},
                                        "memory.recompute": "full"}),
     "2 ranks, uneven layers": (2, {"parallel": {"pipeline": 2, "layers_per_stage": [1, 4]}}),
+    "2 ranks, 1f1b, parameters on the host": (2, {"parallel.pipeline": 2, "memory.parameters": "host"}),
+    "2 ranks, interleaved, one stage on the device": (2, {
+        "parallel.pipeline": 2, "schedule": {"kind": "interleaved", "virtual": 2},
+        "memory": {"parameters": "host", "resident_stages": 1}}),
+    "2 ranks, mobius": (2, {"parallel.pipeline": 2, "schedule": {"kind": "mobius", "virtual": 2}}),
+    "1 rank, spipe": (1, {"schedule": {"kind": "spipe", "forward_virtual": 2, "backward_virtual": 5}}),
+    "1 rank, spipe, one forward stage": (1, {"schedule": {"kind": "spipe", "backward_virtual": 3}}),
     "3 ranks, delays": (3, {"parallel.pipeline": 3, "testing.delays": {"seed": 3, "longest": 0.004}}),
 }
 

@@ -31,23 +31,21 @@ using test::TinyTraining;
 TEST(PackedTokens, LieByMicroBatchInputsFirst) {
   const std::vector<std::int32_t> inputs{1, 2, 3, 4, 5, 6};
   const std::vector<std::int32_t> targets{11, 12, 13, 14, 15, 16};
-  const auto shape = [](std::int64_t tokens, bool first, bool last) {
-    return StageShape{.first = first, .last = last, .tokens = tokens};
-  };
+  const auto shape = [](std::int64_t tokens) { return StageShape{.tokens = tokens}; };
 
-  EXPECT_THAT(pack_tokens(inputs, targets, shape(2, true, true)),
+  EXPECT_THAT(pack_tokens(inputs, targets, shape(2), {true, true}),
               ElementsAre(1, 2, 11, 12, 3, 4, 13, 14, 5, 6, 15, 16));
-  EXPECT_THAT(pack_tokens(inputs, targets, shape(3, true, false)), ElementsAre(1, 2, 3, 4, 5, 6));
-  EXPECT_THAT(pack_tokens(inputs, targets, shape(3, false, true)), ElementsAre(11, 12, 13, 14, 15, 16));
-  EXPECT_THAT(pack_tokens(inputs, targets, shape(6, false, false)), IsEmpty());
-  EXPECT_THAT(pack_tokens({}, {}, shape(2, true, true)), IsEmpty());
+  EXPECT_THAT(pack_tokens(inputs, targets, shape(3), {true, false}), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(pack_tokens(inputs, targets, shape(3), {false, true}), ElementsAre(11, 12, 13, 14, 15, 16));
+  EXPECT_THAT(pack_tokens(inputs, targets, shape(6), {false, false}), IsEmpty());
+  EXPECT_THAT(pack_tokens({}, {}, shape(2), {true, true}), IsEmpty());
 }
 
 TEST(PackedTokens, LieBySliceSequenceAndToken) {
   const std::vector<std::int32_t> inputs{1, 2, 3, 4, 5, 6};
   const std::vector<std::int32_t> targets{11, 12, 13, 14, 15, 16};
 
-  EXPECT_THAT(pack_tokens(inputs, targets, StageShape{.sequences = 2, .tokens = 3, .slices = 2}),
+  EXPECT_THAT(pack_tokens(inputs, targets, StageShape{.sequences = 2, .tokens = 3, .slices = 2}, {true, true}),
               ElementsAre(1, 2, 4, 5, 3, 6, 11, 12, 14, 15, 13, 16));
 }
 
@@ -236,7 +234,7 @@ TEST_F(ComputeWorkTest, RefusesHostStages) {
 
   EXPECT_THROW(work.cpu({Op::step, Stage{0}, {}, {}}), Error);
   EXPECT_THROW(work.host_gradients(Stage{0}), Error);
-  EXPECT_THROW(work.host_parameters(Stage{0}), Error);
+  EXPECT_THROW(work.fetch({Op::fetch_forward, Stage{0}, {}, {}}, {}, {}), Error);
   EXPECT_THROW(work.compute({Op::validate, Stage{0}, {}, {}}, {}), Error);
   EXPECT_THROW(training_.work.cpu({Op::forward, Stage{0}, {}, {}}), Error);
 }

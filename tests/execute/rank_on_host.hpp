@@ -40,7 +40,12 @@ class RecordingWork : public MemoryWork {
     if (on_cpu) on_cpu(action);
   }
   std::span<std::byte> host_gradients(Stage stage) override { return gradients_[stage]; }
-  std::span<std::byte> host_parameters(Stage stage) override { return parameters_[stage]; }
+  Event fetch(const Action& action, const CopyPlace& place, std::vector<Event> after) override {
+    return place.device->copy_to_device(*place.queue, std::move(after), place.data, parameters_[action.stage].data(),
+                                        Bytes{static_cast<std::int64_t>(parameters_[action.stage].size())});
+  }
+
+  std::span<std::byte> host_parameters(Stage stage) { return parameters_[stage]; }
 
   std::function<void(const Action&, const StageBuffers&)> on_compute;
   std::function<void(const Action&)> on_cpu;

@@ -38,16 +38,13 @@ struct Batch {
 /// Copies the first sequences of `replica`'s share of a batch to the device, as many as `planned` has.
 inline void upload(RankState& state, const ComputeWork& work, const PlannedSchedule& planned, const Batch& batch,
                    std::int32_t replica = 0) {
-  const auto last = planned.schedule.last_stage();
-  for (const Stage stage : {Stage{0}, last}) {
-    const auto& shape = planned.stages[stage];
-    if (!(stage == Stage{0} ? work.has_first_stage() : work.has_last_stage())) continue;
-    const auto share = static_cast<std::size_t>(shape.rows() * planned.schedule.shape.micro_batches);
-    const auto part = [&](const std::vector<std::int32_t>& all_tokens) {
-      return std::span{all_tokens}.subspan(share * static_cast<std::size_t>(replica), share);
-    };
-    state.upload_tokens(stage, pack_tokens(part(batch.inputs), part(batch.targets), shape));
-    if (stage == last) break;
+  const StageShape& any = planned.stages[Stage{0}];
+  const auto share = static_cast<std::size_t>(any.rows() * planned.schedule.shape.micro_batches);
+  const auto part = [&](const std::vector<std::int32_t>& all_tokens) {
+    return std::span{all_tokens}.subspan(share * static_cast<std::size_t>(replica), share);
+  };
+  for (const Stage stage : work.token_stages()) {
+    state.upload_tokens(stage, pack_tokens(part(batch.inputs), part(batch.targets), any, planned.tokens_of(stage)));
   }
 }
 
@@ -59,8 +56,8 @@ struct TinyTraining {
         plan{plan_of(shape, threads)},
         state{plan, ranks, {DeviceKind::host, threads}, delays},
         rule{optimizer(non_finite), 10},
-        work{{&plan, state.place().coordinate, &state.kernels(), &state.cpu_workers(), &state.stages(), &state.groups(),
-              &rule}},
+        work{{&plan, state.place().coordinate, &state.kernels(), &state.cpu_workers(), &state.stages(),
+              &state.parameter_fetch(), &state.groups(), &rule}},
         executor{plan.training.schedule, plan.training.ranks[state.place().coordinate], state.resources(work)} {
     for (auto& stage : state.stages()) {
       if (!stage) continue;
@@ -81,7 +78,7 @@ struct TinyTraining {
   /// The losses of the last run by micro-batch, on every rank (of each replica one after the other).
   std::vector<double> losses() const {
     std::string own;
-    if (work.has_last_stage()) {
+    if (work.has_losses()) {
       own.resize(work.losses().size() * sizeof(double));
       std::memcpy(own.data(), work.losses().data(), own.size());
     }
@@ -96,9 +93,9 @@ struct TinyTraining {
   /// it was compared with that of the last. Of the first replica, after it was compared with the others.
   std::map<std::string, std::string> parameters() {
     std::map<std::string, std::string> all_parameters;
-    const auto stages = plan.training.schedule.shape.stages;
-    for (const Stage stage : all<Stage>(stages)) {
-      const auto& shape = plan.training.stages[stage];
+    const PerStage<StageShape>& stages = plan.training.stages_of(Pass::backward);
+    for (const Stage stage : all<Stage>(stages.size())) {
+      const StageShape& shape = stages[stage];
       std::int32_t index = 0;
       for (const auto& parameter : parameters_of_stage(shape.model, shape.begin, shape.end, shape.first, shape.last)) {
         add(all_parameters, parameter.name, world.all_gather(working_copy(stage, index++)));

@@ -101,6 +101,7 @@ std::vector<Operation> elementwise_operations() {
                     k.swiglu_gradient(t["dgate"].matrix(), t["dup"].matrix(), t["dout"].matrix(), t["gate"].matrix(),
                                       t["up"].matrix());
                   }),
+      elementwise("copy", {"out"}, {"in"}, [](Kernels& k, Tensors& t) { k.copy(t["out"].matrix(), t["in"].matrix()); }),
       elementwise("zero", {"out"}, {}, [](Kernels& k, Tensors& t) { k.zero(t["out"].matrix()); }),
       elementwise("rotate", {"x"}, {},
                   [](Kernels& k, Tensors& t) {

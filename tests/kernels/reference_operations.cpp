@@ -256,6 +256,20 @@ TEST_F(ReferenceKernels, ZeroOnlyTheColumnsOfTheMatrix) {
   EXPECT_THAT(memory.values(), ElementsAre(0, 0, 3, 0, 0, 6));
 }
 
+TEST_F(ReferenceKernels, CopyEveryBitOfTheirRows) {
+  Tensor in{DType::f32, 2, 3, {-0.0, 2, 3, 4, 5, 6}};
+  Tensor out{DType::f32, 2, 3, {9, 9, 9, 9, 9, 9}};
+  Matrix part = out.matrix();
+  part.columns = 2;
+  ConstMatrix from = in.matrix();
+  from.columns = 2;
+
+  kernels_->copy(part, from);
+
+  EXPECT_THAT(out.values(), ElementsAre(0, 2, 9, 4, 5, 9));
+  EXPECT_TRUE(std::signbit(out.values().front()));
+}
+
 TEST_F(ReferenceKernels, HonourTheStridesOfTheirOperands) {
   Tensor memory{DType::f64, 2, 3, {1, 2, 99, 3, 4, 99}};
   ConstMatrix in = memory.matrix();

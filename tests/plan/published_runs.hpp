@@ -119,7 +119,7 @@ inline std::array<AblationBar, 6> figure_15(const HardwareOptions& hardware) {
   ModelledRun checkpoints = optimizer;
   checkpoints.steps_wait = StepsWait::for_norm;
   ModelledRun fine = checkpoints;
-  fine.late_checkpoints = true;
+  fine.schedule.checkpoint_messages = CheckpointMessages::synchronous;
   ModelledRun decoupled = fine;
   decoupled.schedule.backward_virtual = 2;
   return {{{"Mobius, blocking prefetch", blocking, {17.525, 7.759}},

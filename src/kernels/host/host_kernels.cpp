@@ -140,6 +140,17 @@ void HostKernels::zero(Matrix out) {
   });
 }
 
+void HostKernels::copy(Matrix out, ConstMatrix in) {
+  expect("copy", "in", in, out.rows, out.columns, out.type);
+  const std::int64_t element = size_of(out.type);
+  for_row_blocks(out.rows, out.columns, [&](std::int64_t first, std::int64_t rows) {
+    for (std::int64_t row = first; row < first + rows; ++row) {
+      std::memcpy(out.data + row * out.stride * element, in.data + row * in.stride * element,
+                  static_cast<std::size_t>(out.columns * element));
+    }
+  });
+}
+
 }  // namespace host
 
 std::unique_ptr<Kernels> make_host_kernels(Workers& workers) {

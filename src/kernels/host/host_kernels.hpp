@@ -83,6 +83,7 @@ class HostKernels final : public Kernels {
   void gelu(Matrix out, ConstMatrix in) override;
   void gelu_gradient(Matrix in_gradient, ConstMatrix out_gradient, ConstMatrix in) override;
   void zero(Matrix out) override;
+  void copy(Matrix out, ConstMatrix in) override;
 
   void cross_entropy(Matrix losses, Matrix log_sum_exp, ConstMatrix logits, ConstMatrix targets) override;
   void cross_entropy_gradient(Matrix logits_gradient, ConstMatrix logits, ConstMatrix log_sum_exp, ConstMatrix targets,

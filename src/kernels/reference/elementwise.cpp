@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/error.hpp"
 #include "kernels/reference/reference_kernels.hpp"
 #include "kernels/reference/values.hpp"
 
@@ -89,6 +90,15 @@ void ReferenceKernels::zero(Matrix out) {
   const std::int64_t size = size_of(out.type);
   for (std::int64_t row = 0; row < out.rows; ++row) {
     std::fill_n(out.data + row * out.stride * size, out.columns * size, std::byte{0});
+  }
+}
+
+void ReferenceKernels::copy(Matrix out, ConstMatrix in) {
+  expect_shape("copy", "in", in, out.rows, out.columns);
+  require(in.type == out.type, "copy: the types differ");
+  const std::int64_t size = size_of(out.type);
+  for (std::int64_t row = 0; row < out.rows; ++row) {
+    std::copy_n(in.data + row * in.stride * size, out.columns * size, out.data + row * out.stride * size);
   }
 }
 

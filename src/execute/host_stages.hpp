@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/index.hpp"
+#include "execute/run_plan.hpp"
+#include "optimizer/host_stage.hpp"
+
+namespace penstock {
+
+/// Where a rank of the job stands: world rank = replica x pipeline + coordinate.
+struct RankPlace {
+  Rank coordinate;
+  std::int32_t replica = 0;
+  static RankPlace of(std::int32_t world_rank, std::int32_t pipeline) {
+    return {Rank{world_rank % pipeline}, world_rank / pipeline};
+  }
+};
+
+/// The host stage of a stage of the backward pass, laid out as its device buffers.
+HostStageShape host_stage_shape(const RunPlan& plan, Stage stage, std::int32_t replica);
+
+/// Those of one rank. Also without a device: for their bytes in `check`.
+std::vector<HostStageShape> host_stage_shapes(const RunPlan& plan, const RankPlace& place);
+
+}  // namespace penstock
