@@ -74,8 +74,8 @@ class ComputeWork : public MemoryWork {
   Kernels* kernels_;
   Result result_;
   const ParameterFetch* parameters_;
-  Maths math_;           // of the forward pass, mostly of both
-  Maths backward_math_;  // of a backward pass with stages of its own
+  Maths math_;            // of the forward pass, mostly of both
+  Maths backward_math_;   // of a backward pass with stages of its own
   PerStage<bool> fresh_;  // gradients not yet written in this run
   std::vector<double> losses_;
   double loss_scale_ = 1;

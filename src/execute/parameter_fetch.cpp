@@ -70,7 +70,17 @@ std::vector<FetchedPiece> fetched_pieces(const RunPlan& plan, Pass pass, Stage s
 ParameterFetch::ParameterFetch(const RunPlan& plan, Rank rank, const PerStage<std::unique_ptr<HostStage>>& stages)
     : stages_{stages},
       forward_{pieces_of_rank(plan, rank, Pass::forward)},
-      backward_{pieces_of_rank(plan, rank, Pass::backward)} {}
+      backward_{pieces_of_rank(plan, rank, Pass::backward)} {
+  for (const auto& pieces : forward_) {
+    for (const FetchedPiece& piece : pieces) {
+      if (stages_[piece.source]) continue;
+      fail(ExitCode::bad_input,
+           "schedule {}: rank {} runs forwards with parameters that another rank steps, and ranks do not share memory "
+           "yet; choose parallel.pipeline 1, or a schedule whose forward and backward of a layer are on one rank",
+           plan.training.schedule.name, rank);
+    }
+  }
+}
 
 Event ParameterFetch::fetch(const Action& action, const CopyPlace& place, std::vector<Event> after) const {
   const Pieces& pieces = pass_of(action.op) == Pass::forward ? forward_ : backward_;

@@ -28,13 +28,13 @@ struct RunShape {
   ScheduleOptions schedule;
   std::string schedule_csv;  ///< the text of schedule.file, when that is given
   Recompute recompute = Recompute::none;
-  bool steps_wait_for_norm = true;  ///< clipping, or skipping of steps that are not finite
-  bool stream_parameters = false;   ///< from the host for each stay on the device; mobius and spipe always do
-  std::int32_t resident_stages = 2; ///< stages whose parameters a device then holds at once
-  std::int64_t sequence = 1;        ///< tokens
-  std::int64_t micro_batch = 1;     ///< sequences
-  std::int64_t global_batch = 1;    ///< sequences
-  Bytes device_capacity{0};         ///< of one rank
+  bool steps_wait_for_norm = true;   ///< clipping, or skipping of steps that are not finite
+  bool stream_parameters = false;    ///< from the host for each stay on the device; mobius and spipe always do
+  std::int32_t resident_stages = 2;  ///< stages whose parameters a device then holds at once
+  std::int64_t sequence = 1;         ///< tokens
+  std::int64_t micro_batch = 1;      ///< sequences
+  std::int64_t global_batch = 1;     ///< sequences
+  Bytes device_capacity{0};          ///< of one rank
 
   std::int64_t micro_batches() const { return global_batch / (micro_batch * replicas); }
 };

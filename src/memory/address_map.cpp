@@ -2,14 +2,14 @@
 #include "memory/address_map.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <iterator>
 
 #include "base/error.hpp"
 
 namespace penstock {
 
-AddressMap::AddressMap(Bytes begin) {
-  free_[begin.value] = {std::numeric_limits<std::int64_t>::max(), never_used};
+AddressMap::AddressMap(Bytes begin, Bytes end) {
+  if (begin < end) free_[begin.value] = {end.value, never_used};
 }
 
 AddressMap::Taken AddressMap::take(Bytes bytes) {
@@ -20,7 +20,35 @@ AddressMap::Taken AddressMap::take(Bytes bytes) {
     run_end = segment.end;
     if (run_end - run_begin >= bytes.value) return cut(run_begin, run_begin + bytes.value);
   }
-  fail(ExitCode::internal, "no free range of {} bytes: the sizes of the plan exceed 64 bits", bytes.value);
+  fail(ExitCode::internal, "no free range of {} bytes from below", bytes.value);
+}
+
+AddressMap::Taken AddressMap::take_highest(Bytes bytes) {
+  std::int64_t run_begin = -1;  // of the free segments that touch each other
+  std::int64_t run_end = 0;
+  for (auto segment = free_.rbegin(); segment != free_.rend(); ++segment) {
+    if (segment->second.end != run_begin) run_end = segment->second.end;
+    run_begin = segment->first;
+    if (run_end - run_begin < bytes.value) continue;
+    split(run_end - bytes.value);
+    return cut(run_end - bytes.value, run_end);
+  }
+  fail(ExitCode::internal, "no free range of {} bytes from above", bytes.value);
+}
+
+void AddressMap::split(std::int64_t at) {
+  const auto segment = std::prev(free_.upper_bound(at));
+  if (segment->first == at) return;
+  free_[at] = segment->second;
+  segment->second.end = at;
+}
+
+Bytes AddressMap::taken_end() const {
+  std::int64_t begin = without_end.value;
+  for (auto segment = free_.rbegin(); segment != free_.rend() && segment->second.end == begin; ++segment) {
+    begin = segment->first;
+  }
+  return Bytes{begin};
 }
 
 AddressMap::Taken AddressMap::cut(std::int64_t begin, std::int64_t end) {

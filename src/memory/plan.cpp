@@ -85,13 +85,14 @@ bool is_stream(BufferKind kind) {
 /// `stream_slack` more computations, so that a receive can be posted before the rank is ready for it.
 class ReturningMemory {
  public:
-  explicit ReturningMemory(Bytes begin) : addresses_{begin} {}
+  explicit ReturningMemory(Bytes begin, Bytes end = AddressMap::without_end) : addresses_{begin, end} {}
 
   AddressMap::Taken take(Bytes bytes) {
     auto taken = addresses_.take(bytes);
     end_ = std::max(end_, taken.offset + bytes);
     return taken;
   }
+  AddressMap::Taken take_highest(Bytes bytes) { return addresses_.take_highest(bytes); }
 
   void free(const PlannedBuffer& planned, std::int32_t position, const LaneOfRank& by) {
     const bool computed = by.first == Lane::compute;
@@ -111,8 +112,10 @@ class ReturningMemory {
     }
   }
 
-  /// The highest end of what was taken; 0 if nothing was.
+  /// The highest end of what take() has given; 0 if it gave nothing.
   Bytes end() const { return end_; }
+  /// The highest end of what has not returned.
+  Bytes taken_end() const { return addresses_.taken_end(); }
 
  private:
   static constexpr std::int32_t stream_slack = 2;
@@ -129,13 +132,81 @@ class ReturningMemory {
   Bytes end_{0};
 };
 
-/// The walk of one rank's list. Stream buffers lie below all others, in a place of their own: they would else cut the
-/// holes that large buffers leave.
+/// What comes and goes with stages, and is so much larger than the rest that it would find no hole among it.
+bool is_of_stage(BufferKind kind) {
+  return kind == BufferKind::parameters || kind == BufferKind::backward_parameters || kind == BufferKind::gradients;
+}
+
+/// Buffers of three sorts lie in places of their own, one behind the other above the persistent ones: what passes
+/// between stages, which would cut the holes that large buffers leave; what comes and goes with stages, parameters
+/// from below and gradients from above; and all else.
+struct Places {
+  Bytes streams_begin;
+  Bytes stages_begin;
+  Bytes others_begin;
+};
+
+/// How large the places are. What lies in one does not depend on where it begins, nor parameters on gradients; where
+/// both grow towards each other their place is as large as both ever were at one time.
+class PlaceSizes {
+ public:
+  PlaceSizes() = default;
+
+  AddressMap::Taken take(BufferKind kind, Bytes bytes) {
+    const auto taken = memory_of(kind).take(bytes);
+    if (is_of_stage(kind)) stages_ = std::max(stages_, parameters_.taken_end() + gradients_.taken_end());
+    return taken;
+  }
+  ReturningMemory& memory_of(BufferKind kind) {
+    if (kind == BufferKind::gradients) return gradients_;
+    if (is_of_stage(kind)) return parameters_;
+    return is_stream(kind) ? streams_ : others_;
+  }
+  void pass(const LaneOfRank& lane) {
+    for (ReturningMemory* memory : {&streams_, &parameters_, &gradients_, &others_}) memory->pass(lane);
+  }
+  Places places_from(Bytes begin) const { return {begin, begin + streams_.end(), begin + streams_.end() + stages_}; }
+
+ private:
+  ReturningMemory streams_{Bytes{0}};
+  ReturningMemory parameters_{Bytes{0}};
+  ReturningMemory gradients_{Bytes{0}};
+  ReturningMemory others_{Bytes{0}};
+  Bytes stages_{0};
+};
+
+/// Memory in the places found.
+class PlacedMemory {
+ public:
+  explicit PlacedMemory(const Places& places)
+      : streams_{places.streams_begin, places.stages_begin},
+        stages_{places.stages_begin, places.others_begin},
+        others_{places.others_begin} {}
+
+  AddressMap::Taken take(BufferKind kind, Bytes bytes) {
+    return kind == BufferKind::gradients ? stages_.take_highest(bytes) : memory_of(kind).take(bytes);
+  }
+  ReturningMemory& memory_of(BufferKind kind) {
+    if (is_of_stage(kind)) return stages_;
+    return is_stream(kind) ? streams_ : others_;
+  }
+  void pass(const LaneOfRank& lane) {
+    for (ReturningMemory* memory : {&streams_, &stages_, &others_}) memory->pass(lane);
+  }
+
+ private:
+  ReturningMemory streams_;
+  ReturningMemory stages_;
+  ReturningMemory others_;
+};
+
+/// The walk of one rank's list.
+template <class Memory>
 class Planner {
  public:
   Planner(const Schedule& schedule, Rank rank, const PerStage<StageBytes>& stage_bytes,
-          const PersistentLayout& persistent, Bytes streams_end)
-      : schedule_{schedule}, rank_{rank}, stage_bytes_{stage_bytes}, streams_{persistent.bytes}, others_{streams_end} {
+          const PersistentLayout& persistent, Memory& memory)
+      : schedule_{schedule}, rank_{rank}, stage_bytes_{stage_bytes}, memory_{memory} {
     plan_.rank = rank;
     plan_.persistent = persistent.buffers;
     plan_.persistent_bytes = persistent.bytes;
@@ -151,14 +222,11 @@ class Planner {
     return std::move(plan_);
   }
 
-  Bytes streams_end() const { return streams_.end(); }
-
  private:
   void add(const Action& action) {
     const ActionOnRank node{rank_, action};
     const LaneOfRank lane = lane_of_rank(schedule_, node);
-    streams_.pass(lane);
-    others_.pass(lane);
+    memory_.pass(lane);
     PlannedAction planned{action, {}, frees(schedule_, node), {}};
     std::vector<std::int32_t> freed_by;
     for (const SymbolicBuffer& buffer : takes(schedule_, node)) planned.takes.push_back(take(buffer, freed_by));
@@ -168,11 +236,22 @@ class Planner {
     plan_.actions.push_back(std::move(planned));
   }
 
-  ReturningMemory& memory_of(BufferKind kind) { return is_stream(kind) ? streams_ : others_; }
+  /// What comes and goes with stages has the size of the rank's largest: each then fits where another was.
+  Bytes bytes_of(const SymbolicBuffer& buffer) const {
+    const auto kind = static_cast<std::size_t>(buffer.kind);
+    if (!is_of_stage(buffer.kind)) return stage_bytes_[buffer.stage][kind];
+    const Pass pass = buffer.kind == BufferKind::parameters ? Pass::forward : Pass::backward;
+    const PerStage<Rank>& ranks = schedule_.ranks(pass);
+    Bytes largest;
+    for (const Stage stage : all<Stage>(ranks.size())) {
+      if (ranks[stage] == rank_) largest = std::max(largest, stage_bytes_[stage][kind]);
+    }
+    return largest;
+  }
 
   PlannedBuffer take(const SymbolicBuffer& buffer, std::vector<std::int32_t>& freed_by) {
-    const Bytes bytes = rounded_bytes(stage_bytes_[buffer.stage][static_cast<std::size_t>(buffer.kind)]);
-    const auto taken = memory_of(buffer.kind).take(bytes);
+    const Bytes bytes = rounded_bytes(bytes_of(buffer));
+    const auto taken = memory_.take(buffer.kind, bytes);
     freed_by.insert(freed_by.end(), taken.freed_by.begin(), taken.freed_by.end());
     const PlannedBuffer planned{buffer, taken.offset, bytes};
     require(live_.emplace(buffer, planned).second,
@@ -189,7 +268,7 @@ class Planner {
             schedule_.name, rank_, position + 1, text_of(buffer));
     const PlannedBuffer planned = found->second;
     live_.erase(found);
-    memory_of(buffer.kind).free(planned, position, by);
+    memory_.memory_of(buffer.kind).free(planned, position, by);
     peak_.remove(planned);
   }
 
@@ -212,8 +291,7 @@ class Planner {
   const Schedule& schedule_;
   Rank rank_;
   const PerStage<StageBytes>& stage_bytes_;
-  ReturningMemory streams_;
-  ReturningMemory others_;
+  Memory& memory_;
   std::map<SymbolicBuffer, PlannedBuffer> live_;
   PeakTable peak_;
   RankPlan plan_;
@@ -225,10 +303,10 @@ RankPlan plan_rank(const Schedule& schedule, Rank rank, const PerStage<StageByte
                    const PersistentLayout& persistent) {
   require(stage_bytes.size() == schedule.most_stages(), "bytes of {} stages for the {} of schedule '{}'",
           stage_bytes.size(), schedule.most_stages(), schedule.name);
-  // Where the streams end is known once they are laid out; where they begin does not depend on it.
-  Planner streams{schedule, rank, stage_bytes, persistent, persistent.bytes};
-  streams.walk();
-  return Planner{schedule, rank, stage_bytes, persistent, std::max(persistent.bytes, streams.streams_end())}.walk();
+  PlaceSizes sizes;
+  Planner{schedule, rank, stage_bytes, persistent, sizes}.walk();
+  PlacedMemory memory{sizes.places_from(persistent.bytes)};
+  return Planner{schedule, rank, stage_bytes, persistent, memory}.walk();
 }
 
 std::vector<MemoryEdge> memory_edges(const RankPlan& plan) {

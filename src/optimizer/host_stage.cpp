@@ -65,7 +65,7 @@ HostBytes host_bytes(const HostStageShape& shape) {
       .masters = state, .moments = state * 2, .working_copy = shape.working_bytes, .gradients = shape.gradient_bytes};
 }
 
-HostStage::HostStage(HostStageShape shape) : shape_{std::move(shape)} {
+HostStage::HostStage(HostStageShape shape, std::span<std::byte> working_copy) : shape_{std::move(shape)} {
   check(shape_);
   const auto sizes = mastered_sizes(shape_);
   for (std::int32_t replica = 0; replica < shape_.replicas; ++replica) {
@@ -75,7 +75,14 @@ HostStage::HostStage(HostStageShape shape) : shape_{std::move(shape)} {
   masters_ = HostBlock{planned.masters, "the fp32 masters of " + shape_.name};
   first_moments_ = HostBlock{planned.masters, "the first moments of " + shape_.name};
   second_moments_ = HostBlock{planned.masters, "the second moments of " + shape_.name};
-  working_copy_ = HostBlock{planned.working_copy, "the working copy of " + shape_.name};
+  const auto working_bytes = static_cast<std::size_t>(planned.working_copy.value);
+  if (working_copy.empty()) {
+    own_working_copy_ = HostBlock{planned.working_copy, "the working copy of " + shape_.name};
+    working_copy = span_of(own_working_copy_);
+  }
+  require(working_copy.size() >= working_bytes, "{}: {} bytes for a working copy of {}", shape_.name,
+          working_copy.size(), working_bytes);
+  working_copy_ = working_copy.first(working_bytes);
   gradients_ = HostBlock{planned.gradients, "the gradients of " + shape_.name};
   lay_out_state();
 }

@@ -68,14 +68,15 @@ struct StatePiece {
 /// Bookkeeping only: who may touch what when is the schedule's business.
 class HostStage {
  public:
+  /// `working_copy`: memory for it that others may read too, of at least working_bytes; empty: it has memory of its own.
   /// @throws Error does_not_fit if the machine cannot give the memory.
-  explicit HostStage(HostStageShape shape);
+  explicit HostStage(HostStageShape shape, std::span<std::byte> working_copy = {});
 
   const HostStageShape& shape() const { return shape_; }
   HostBytes bytes() const { return host_bytes(shape_); }
 
   /// The whole buffers: targets of OFFLOAD_G, sources of FETCH_F.
-  std::span<std::byte> working_copy() const { return span_of(working_copy_); }
+  std::span<std::byte> working_copy() const { return working_copy_; }
   std::span<std::byte> gradients() const { return span_of(gradients_); }
   /// One parameter's part of them.
   std::span<std::byte> working_copy(std::int32_t parameter) const;
@@ -107,7 +108,8 @@ class HostStage {
   HostBlock masters_;
   HostBlock first_moments_;
   HostBlock second_moments_;
-  HostBlock working_copy_;
+  HostBlock own_working_copy_;
+  std::span<std::byte> working_copy_;
   HostBlock gradients_;
   std::vector<StatePiece> state_;
 };

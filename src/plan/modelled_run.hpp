@@ -29,7 +29,7 @@ struct ModelledRun {
   Recompute recompute = Recompute::none;
   std::int32_t micro_batches = 1;  ///< of one replica and step
   StepsWait steps_wait = StepsWait::for_norm;
-  bool stream_parameters = false;  ///< parameters come from the host, whatever the schedule
+  bool stream_parameters = false;    ///< parameters come from the host, whatever the schedule
   std::int32_t resident_stages = 2;  ///< stages that a device then holds at once
   std::optional<Bytes> capacity;     ///< of a device: placed weight gradients wait only as far as it allows
   std::int32_t offload_nearest = 2;  ///< compute actions between forward and backward below which activations stay

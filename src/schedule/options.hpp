@@ -102,7 +102,7 @@ struct ScheduleOptions {
   std::optional<std::int32_t> backward_stages;  ///< spipe: of all ranks, in place of backward_virtual
   bool early_recompute = false;                 ///< mobius, spipe: R need not wait for the output's gradient
   CheckpointMessages checkpoint_messages = CheckpointMessages::asynchronous;  ///< spipe
-  bool split_backward = false;                  ///< as WeightGradients::split, where those are whole
+  bool split_backward = false;  ///< as WeightGradients::split, where those are whole
   WeightGradients weight_gradients = WeightGradients::whole;
   WeightGrain weight_grain = WeightGrain::whole;  ///< of placed weight gradients
   Exchange exchange = Exchange::none;             ///< slimpipe
@@ -157,9 +157,10 @@ void describe(Visitor& visit, ScheduleOptions& options) {
       "early_recompute", options.early_recompute,
       {.help = "mobius, spipe: recompute a stage as soon as its input is there, in place of when its output's gradient "
                "is, as published"});
-  visit("checkpoint_messages", options.checkpoint_messages,
-        {.help = "spipe: when the input of a backward stage goes to its rank; asynchronous: as soon as the forward pass "
-                 "has made it; synchronous: right before its use, as a baseline"});
+  visit(
+      "checkpoint_messages", options.checkpoint_messages,
+      {.help = "spipe: when the input of a backward stage goes to its rank; asynchronous: as soon as the forward pass "
+               "has made it; synchronous: right before its use, as a baseline"});
   visit("split_backward", options.split_backward,
         {.help =
              "input and weight gradients as two actions, I and W, in place of B; the same as weight_gradients: split"});

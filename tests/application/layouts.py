@@ -42,6 +42,10 @@ SLICED_LAYOUTS = {
                                              "schedule.virtual": 2}),
     "4 ranks, slimpipe, 2 threads": (4, {"parallel.pipeline": 4, "schedule.kind": "slimpipe", "device.threads": 2}),
     "2 ranks, svpp, recompute": (2, {"parallel.pipeline": 2, "schedule.kind": "svpp", "memory.recompute": "full"}),
+    "2 ranks, svpp, parameters on the host": (2, {"parallel.pipeline": 2, "schedule.kind": "svpp",
+                                                  "memory.parameters": "host"}),
+    "2 ranks, mobius": (2, {"parallel.pipeline": 2, "schedule": {"kind": "mobius", "virtual": 2}}),
+    "1 rank, spipe": (1, {"schedule": {"kind": "spipe", "forward_virtual": 2, "backward_virtual": 5}}),
     "1 rank, svpp, 5 stages": (1, {"schedule.kind": "svpp", "schedule.virtual": 5}),
 }
 

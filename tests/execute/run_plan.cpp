@@ -57,6 +57,11 @@ std::vector<RunShape> all_shapes() {
           shapes.push_back(shape);
         }
       }
+      auto streamed = tiny_run(model, pipeline);
+      streamed.stream_parameters = true;
+      shapes.push_back(streamed);
+      streamed.schedule = {.kind = ScheduleKind::spipe, .forward_virtual = 1, .backward_virtual = 2};
+      shapes.push_back(streamed);
     }
   }
   return shapes;

@@ -73,6 +73,36 @@ TEST(AddressMap, JoinsWhatOneActionFreesInAnyOrder) {
   }
 }
 
+TEST(AddressMap, TakesFromBothEndsAndNamesWhoFreedWhatTheyShare) {
+  AddressMap map{Bytes{100}, Bytes{160}};
+  EXPECT_EQ(map.take(Bytes{30}).offset, Bytes{100});
+  EXPECT_EQ(map.take_highest(Bytes{10}).offset, Bytes{150});
+  EXPECT_EQ(map.take_highest(Bytes{20}).offset, Bytes{130});
+  map.free(Bytes{100}, Bytes{30}, 6);
+  map.free(Bytes{130}, Bytes{20}, 7);
+
+  const auto taken = map.take_highest(Bytes{25});
+
+  EXPECT_EQ(taken.offset, Bytes{125});
+  EXPECT_THAT(taken.freed_by, ElementsAre(6, 7));
+  EXPECT_EQ(map.take(Bytes{25}).offset, Bytes{100});
+  EXPECT_THROW(map.take(Bytes{1}), Error);
+  EXPECT_THROW(map.take_highest(Bytes{1}), Error);
+}
+
+TEST(AddressMap, TellsWhereItsTakenRangesEnd) {
+  AddressMap map{Bytes{100}};
+  EXPECT_EQ(map.taken_end(), Bytes{100});
+  map.take(Bytes{10});
+  map.take(Bytes{5});
+  EXPECT_EQ(map.taken_end(), Bytes{115});
+
+  map.free(Bytes{100}, Bytes{10}, 1);
+  EXPECT_EQ(map.taken_end(), Bytes{115});
+  map.free(Bytes{110}, Bytes{5}, 2);
+  EXPECT_EQ(map.taken_end(), Bytes{100});
+}
+
 TEST(AddressMap, RefusesMoreThanTheAddressesThatThereAre) {
   AddressMap map{Bytes{1000}};
 

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "memory/helpers.hpp"
+#include "schedule/streamed_generators.hpp"
 #include "schedule/validator.hpp"
 
 namespace penstock {
@@ -31,6 +32,11 @@ std::vector<Schedule> small_schedules() {
         result.push_back(complete(interleaved(options), {.split_weight_gradients = true}));
         result.push_back(complete(interleaved(options), recomputed));
         result.push_back(complete(forward_only(dealt(p, v), m), {}));
+        result.push_back(complete(interleaved(options), {.stream_parameters = true, .resident_stages = 1}));
+        result.push_back(complete(mobius(options), {}));
+        const GeneratorOptions decoupled{
+            .pipeline = p, .micro_batches = m, .forward_virtual = v, .backward_virtual = 2};
+        if (m >= p) result.push_back(complete(spipe(decoupled), {}));
       }
     }
   }
@@ -127,7 +133,7 @@ std::vector<MemoryEdge> edges_of(const std::vector<RankPlan>& plans) {
 TEST(PlanRank, NeverOverlapsLiveBuffers) {
   std::uint64_t seed = 0;
   for (const Schedule& schedule : small_schedules()) {
-    for (const RankPlan& plan : plan_all(schedule, random_bytes(schedule.shape.stages, ++seed))) {
+    for (const RankPlan& plan : plan_all(schedule, random_bytes(schedule.most_stages(), ++seed))) {
       Bytes highest = plan.persistent_bytes;
       walk(plan, [&](std::int32_t, const PlannedBuffer& taken, const auto& live, const auto&) {
         EXPECT_EQ(taken.offset.value % buffer_alignment, 0);
@@ -144,7 +150,7 @@ TEST(PlanRank, NeverOverlapsLiveBuffers) {
 TEST(PlanRank, WaitsForEveryActionThatFreedWhatItTakes) {
   std::uint64_t seed = 100;
   for (const Schedule& schedule : small_schedules()) {
-    const auto plans = plan_all(schedule, random_bytes(schedule.shape.stages, ++seed));
+    const auto plans = plan_all(schedule, random_bytes(schedule.most_stages(), ++seed));
     const Reachability order{schedule, edges_of(plans)};
     for (const RankPlan& plan : plans) {
       walk(plan, [&](std::int32_t position, const PlannedBuffer& taken, const auto&, const std::vector<Freed>& freed) {
@@ -166,7 +172,7 @@ TEST(PlanRank, HasWaitsThatTheScheduleAloneDoesNotImply) {
 
 TEST(PlanRank, NamesWaitsOnceAndOnlyEarlierActions) {
   for (const Schedule& schedule : small_schedules()) {
-    for (const RankPlan& plan : plan_all(schedule, random_bytes(schedule.shape.stages, 7))) {
+    for (const RankPlan& plan : plan_all(schedule, random_bytes(schedule.most_stages(), 7))) {
       for (std::size_t position = 0; position < plan.actions.size(); ++position) {
         const auto& waits = plan.actions[position].waits_for;
         EXPECT_TRUE(std::is_sorted(waits.begin(), waits.end()));
@@ -180,7 +186,8 @@ TEST(PlanRank, NamesWaitsOnceAndOnlyEarlierActions) {
 TEST(PlanRank, ClosesNoCycleWhateverTheSizes) {
   std::uint64_t seed = 200;
   for (const Schedule& schedule : small_schedules()) {
-    for (const auto& bytes : {uniform_bytes(schedule.shape.stages, 256), random_bytes(schedule.shape.stages, ++seed)}) {
+    for (const auto& bytes :
+         {uniform_bytes(schedule.most_stages(), 256), random_bytes(schedule.most_stages(), ++seed)}) {
       EXPECT_THAT(validate(schedule, edges_of(plan_all(schedule, bytes))), IsEmpty()) << describe(schedule, Rank{0});
     }
   }
@@ -203,6 +210,18 @@ TEST(PlanRank, KeepsTheActivationsThatTheScheduleIsKnownFor) {
       }
     }
   }
+}
+
+TEST(PlanRank, HasTwoPlacesForTwoStagesThoughTheyDiffer) {
+  Schedule schedule = complete(mobius({.pipeline = 1, .virtual_stages = 3, .micro_batches = 1}), {});
+  PerStage<StageBytes> bytes = uniform_bytes(3, 0);
+  const auto parameters = static_cast<std::size_t>(BufferKind::parameters);
+  for (const Stage stage : all<Stage>(3)) bytes[stage][parameters] = Bytes{1000 + 1000 * stage.value()};
+
+  const RankPlan plan = plan_alone(schedule, Rank{0}, bytes);
+
+  // The largest is 3000, rounded to a multiple of the alignment.
+  EXPECT_EQ(plan.at_peak.at(BufferKind::parameters), (Bytes{2 * round_up(3000, buffer_alignment)}));
 }
 
 TEST(PlanRank, IsTheSameEachTime) {
@@ -229,7 +248,7 @@ TEST(PlanRank, ListsEveryActionInOrder) {
 
 std::string refusal(const Schedule& schedule) {
   try {
-    plan_alone(schedule, Rank{0}, uniform_bytes(schedule.shape.stages, 256));
+    plan_alone(schedule, Rank{0}, uniform_bytes(schedule.most_stages(), 256));
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::internal);
     return error.what();

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What must not change a bit: where a model is cut, recomputation, when weight gradients are formed, what is kept.
+#include <algorithm>
 #include <bit>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -179,6 +181,33 @@ TEST_P(Passes, ThatKeepNothingGiveTheSameLossAndLogits) {
       pipeline.memory(1, BufferKind::workspace).data() + pipeline.math(1).logits_in_workspace().offset.value;
   const auto size = static_cast<std::size_t>(slot.rows * slot.columns * size_of(slot.type));
   EXPECT_EQ(std::vector(work, work + size), std::vector(logits.begin(), logits.begin() + static_cast<long>(size)));
+}
+
+TEST_P(Passes, ThatKeepNothingLeaveTheStreamBeforeTheLayersAsked) {
+  Pipeline pipeline = cut({1, 2});
+  const double loss = pipeline.forward(StageMath::Keep::activations);
+  StageShape shape = pipeline.math(1).shape();
+  shape.checkpoints = {Layer{1}, Layer{2}};
+  const Bytes size = pipeline.math(1).layout(BufferKind::checkpoint).bytes;
+  const Memory before_first{size};
+  const Memory before_second{size};
+  StageBuffers buffers = pipeline.buffers(1);
+  buffers.activations = nullptr;
+  buffers.logits = nullptr;
+  buffers.checkpoints = {before_first.data(), before_second.data()};
+  double again = 0;
+
+  StageMath{shape}.forward(*kernels_, buffers, StageMath::Keep::nothing, &again);
+
+  const BufferLayout kept = pipeline.math(1).layout(BufferKind::activations);
+  const auto slot = std::find_if(kept.tensors.begin(), kept.tensors.end(),
+                                 [](const TensorSlot& tensor) { return tensor.name == "layers/2/input"; });
+  ASSERT_NE(slot, kept.tensors.end());
+  const auto used = static_cast<std::size_t>(slot->rows * slot->columns * size_of(slot->type));
+  const std::byte* inside = pipeline.memory(1, BufferKind::activations).data() + slot->offset.value;
+  EXPECT_EQ(again, loss);
+  EXPECT_EQ(std::memcmp(before_first.data(), buffers.input, used), 0);
+  EXPECT_EQ(std::memcmp(before_second.data(), inside, used), 0);
 }
 
 TEST_P(Passes, WithoutTargetsHandBackTheLogitsOfOneRow) {
