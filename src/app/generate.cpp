@@ -59,9 +59,10 @@ ExitCode generate(const GenerateCommand& command, int* argc, char*** argv) {
       check_fits(laid_out);
       return laid_out;
     });
-    RankState state{plan, world, deck.device, deck.testing.delays};
+    RankState state{plan, world, deck.device, deck.testing.delays, {deck.parallel.ranks_per_node}};
     load_parameters(command.checkpoint, plan, state, world, io);
     state.upload_parameters();
+    state.publish_parameters(0);
     Generation generation{plan, state};
     const auto text = tokenizer->decode(generation.extend(world, prompt, command.tokens, tokenizer->end_of_text(),
                                                           {command.temperature, command.seed}));

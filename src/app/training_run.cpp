@@ -52,7 +52,7 @@ TrainingRun::TrainingRun(const Deck& deck, const Communicator& world, const std:
       data_{open_training_data(deck, world)},
       plan_{plan_on_all_ranks(deck, world)},
       rule_{deck.training.optimizer, deck.training.steps},
-      state_{plan_, world, deck.device, deck.testing.delays},
+      state_{plan_, world, deck.device, deck.testing.delays, {deck.parallel.ranks_per_node}},
       work_{{&plan_, state_.place().coordinate, &state_.kernels(), &state_.cpu_workers(), &state_.stages(),
              &state_.parameter_fetch(), &state_.groups(), &rule_}},
       executor_{plan_.training.schedule, plan_.training.ranks[state_.place().coordinate], state_.resources(work_)},
@@ -81,6 +81,7 @@ void TrainingRun::start(const std::string& resume) {
   first_step_ = completed_steps_ + 1;
   start_run_directory(deck_, resume == "none" ? EarlierRun::move_away : EarlierRun::keep, *world_);
   state_.upload_parameters();
+  state_.publish_parameters(completed_steps_);
   if (world_->rank() == 0) metrics_.emplace(path_in_run(deck_, "metrics.csv"), first_step_ - 1);
   trace_start_ = common_start(*world_);
   if (deck_.output.trace) {
@@ -134,6 +135,7 @@ void TrainingRun::train_step(std::int64_t step) {
   work_.begin_step(step, 1.0 / static_cast<double>(tokens_per_step(deck_)),
                    poisoned ? TrainingWork::Poison::yes : TrainingWork::Poison::no);
   in_step([&] { executor_.run(static_cast<std::int32_t>(step), trace_ ? trace_->next_step() : nullptr); });
+  state_.expect_parameters(step);
   const auto done = now();
   account_.add(Activity::data, loaded - begin);
   account_.add(Activity::compute, executor_.compute_busy());

@@ -261,6 +261,7 @@ template <class Refuse>
 void refuse_memory(const MemoryOptions& memory, const Refuse& refuse) {
   refuse(memory.recompute == Recompute::selective || memory.recompute == Recompute::layers, "memory.recompute",
          deck_name(memory.recompute), "choose none or full");
+  refuse(memory.fetch != Fetch::message, "memory.fetch", deck_name(memory.fetch), "leave it out");
   refuse(memory.offload_activations > 0, "memory.offload_activations", memory.offload_activations, "set 0");
   refuse(memory.optimizer == Place::device, "memory.optimizer", deck_name(memory.optimizer), "choose host");
 }

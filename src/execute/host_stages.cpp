@@ -33,6 +33,15 @@ HostStageShape host_stage_shape(const RunPlan& plan, Stage stage, std::int32_t r
   return result;
 }
 
+SharedStages shared_stages(const RunPlan& plan) {
+  SharedStages shared;
+  shared.owner = plan.training.schedule.ranks(Pass::backward);
+  for (const Stage stage : all<Stage>(shared.owner.size())) {
+    shared.bytes.push_back(host_stage_shape(plan, stage, 0).working_bytes);
+  }
+  return shared;
+}
+
 std::vector<HostStageShape> host_stage_shapes(const RunPlan& plan, const RankPlace& place) {
   std::vector<HostStageShape> shapes;
   const auto& ranks = plan.training.schedule.ranks(Pass::backward);

@@ -7,6 +7,7 @@
 #include "base/index.hpp"
 #include "execute/run_plan.hpp"
 #include "optimizer/host_stage.hpp"
+#include "store/shared_layout.hpp"
 
 namespace penstock {
 
@@ -21,6 +22,9 @@ struct RankPlace {
 
 /// The host stage of a stage of the backward pass, laid out as its device buffers.
 HostStageShape host_stage_shape(const RunPlan& plan, Stage stage, std::int32_t replica);
+
+/// Who owns which working copy, for a store that the ranks of a pipeline share.
+SharedStages shared_stages(const RunPlan& plan);
 
 /// Those of one rank. Also without a device: for their bytes in `check`.
 std::vector<HostStageShape> host_stage_shapes(const RunPlan& plan, const RankPlace& place);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "device/joined.hpp"
 #include "execute/host_stages.hpp"
 #include "schedule/text.hpp"
 
@@ -67,32 +68,45 @@ std::vector<FetchedPiece> fetched_pieces(const RunPlan& plan, Pass pass, Stage s
   return pieces;
 }
 
-ParameterFetch::ParameterFetch(const RunPlan& plan, Rank rank, const PerStage<std::unique_ptr<HostStage>>& stages)
+ParameterFetch::ParameterFetch(const RunPlan& plan, Rank rank, const PerStage<std::unique_ptr<HostStage>>& stages,
+                               ParameterStore* store)
     : stages_{stages},
+      store_{store},
       forward_{pieces_of_rank(plan, rank, Pass::forward)},
-      backward_{pieces_of_rank(plan, rank, Pass::backward)} {
-  for (const auto& pieces : forward_) {
-    for (const FetchedPiece& piece : pieces) {
-      if (stages_[piece.source]) continue;
-      fail(ExitCode::bad_input,
-           "schedule {}: rank {} runs forwards with parameters that another rank steps, and ranks do not share memory "
-           "yet; choose parallel.pipeline 1, or a schedule whose forward and backward of a layer are on one rank",
-           plan.training.schedule.name, rank);
-    }
-  }
+      backward_{pieces_of_rank(plan, rank, Pass::backward)} {}
+
+void ParameterFetch::publish(Stage stage, std::int64_t step) const {
+  if (store_ != nullptr) store_->publish(stage, step);
+}
+
+/// The wait is no part of the copy: its time is not the lane's.
+void ParameterFetch::wait_for_versions(const std::vector<FetchedPiece>& pieces, const CopyPlace& place,
+                                       std::vector<Event>& after) const {
+  std::vector<Stage> sources;
+  for (const FetchedPiece& piece : pieces) sources.push_back(piece.source);
+  const auto wait = [store = store_, sources = std::move(sources), version = expected_] {
+    for (const Stage source : sources) store->wait_for(source, version);
+  };
+  place.queue->submit(std::exchange(after, {}), wait);
+}
+
+const std::byte* ParameterFetch::source_of(const FetchedPiece& piece) const {
+  const std::byte* copy =
+      store_ != nullptr ? store_->direct(piece.source) : stages_[piece.source]->working_copy().data();
+  return copy + piece.from.value;
 }
 
 Event ParameterFetch::fetch(const Action& action, const CopyPlace& place, std::vector<Event> after) const {
-  const Pieces& pieces = pass_of(action.op) == Pass::forward ? forward_ : backward_;
-  Event last;
-  for (const FetchedPiece& piece : pieces[action.stage]) {
+  const auto& pieces = (pass_of(action.op) == Pass::forward ? forward_ : backward_)[action.stage];
+  if (store_ != nullptr) wait_for_versions(pieces, place, after);
+  std::vector<Event> copies;
+  for (const FetchedPiece& piece : pieces) {
     require(piece.to + piece.bytes <= place.bytes, "{} copies to byte {}, but its device buffer has {}",
             to_text(action), (piece.to + piece.bytes).value, place.bytes.value);
-    const std::byte* from = stages_[piece.source]->working_copy().data() + piece.from.value;
-    last = place.device->copy_to_device(*place.queue, std::exchange(after, {}), place.data + piece.to.value, from,
-                                        piece.bytes);
+    copies.push_back(place.device->copy_to_device(*place.queue, std::exchange(after, {}), place.data + piece.to.value,
+                                                  source_of(piece), piece.bytes));
   }
-  return last;
+  return copies.size() == 1 ? copies.front() : joined(copies.front(), copies.back());
 }
 
 }  // namespace penstock

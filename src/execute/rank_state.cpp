@@ -15,16 +15,23 @@ OptimizerGroups make_groups(const RankPlace& place, const Communicator& world) {
           world.split(place.coordinate.value(), place.replica)};
 }
 
+std::unique_ptr<ParameterStore> make_store(const RunPlan& plan, const Communicator& pipeline,
+                                           const StoreOptions& sharing) {
+  if (!plan.training.schedule.streams_parameters) return nullptr;
+  return std::make_unique<ParameterStore>(pipeline, shared_stages(plan), sharing);
+}
+
 }  // namespace
 
 RankState::RankState(const RunPlan& plan, const Communicator& world, const DeviceOptions& device,
-                     const DelayOptions& delays)
+                     const DelayOptions& delays, const StoreOptions& sharing)
     : place_{RankPlace::of(world.rank(), plan.shape.pipeline)},
       plan_{&plan},
       compute_workers_{device.threads},
       cpu_workers_{device.threads},
       kernels_{make_host_kernels(compute_workers_)},
       groups_{make_groups(place_, world)},
+      store_{make_store(plan, groups_.pipeline, sharing)},
       stages_{std::vector<std::unique_ptr<HostStage>>(
           static_cast<std::size_t>(plan.training.schedule.ranks(Pass::backward).size()))} {
   const auto planned = plan.planned_device_bytes(place_.coordinate);
@@ -37,9 +44,10 @@ RankState::RankState(const RunPlan& plan, const Communicator& world, const Devic
   transport_ = make_mpi_transport(groups_.pipeline, delays);
   for (const Stage stage : all<Stage>(stages_.size())) {
     if (plan.training.schedule.ranks(Pass::backward)[stage] != place_.coordinate) continue;
-    stages_[stage] = std::make_unique<HostStage>(host_stage_shape(plan, stage, place_.replica));
+    stages_[stage] = std::make_unique<HostStage>(host_stage_shape(plan, stage, place_.replica),
+                                                 store_ ? store_->own(stage) : std::span<std::byte>{});
   }
-  parameter_fetch_ = std::make_unique<ParameterFetch>(plan, place_.coordinate, stages_);
+  parameter_fetch_ = std::make_unique<ParameterFetch>(plan, place_.coordinate, stages_, store_.get());
   lanes_ = std::make_unique<LaneQueues>(*device_);
 }
 
@@ -54,6 +62,13 @@ std::byte* RankState::persistent_address(BufferKind kind, Stage stage) const {
   });
   require(found != buffers.end(), "rank {} has no {} of stage {}", place_.coordinate, name_of(kind), stage);
   return base_ + found->offset.value;
+}
+
+void RankState::publish_parameters(std::int64_t step) {
+  for (const Stage stage : all<Stage>(stages_.size())) {
+    if (stages_[stage]) parameter_fetch_->publish(stage, step);
+  }
+  expect_parameters(step);
 }
 
 void RankState::upload_parameters() {

@@ -29,7 +29,8 @@ class RankState {
  public:
   /// Collective over `world`, which has pipeline x replicas ranks. Reserves the rank's planned device bytes, and no
   /// more.
-  RankState(const RunPlan& plan, const Communicator& world, const DeviceOptions& device, const DelayOptions& delays);
+  RankState(const RunPlan& plan, const Communicator& world, const DeviceOptions& device, const DelayOptions& delays,
+            const StoreOptions& sharing = {});
 
   const RankPlace& place() const { return place_; }
   Kernels& kernels() { return *kernels_; }
@@ -38,6 +39,10 @@ class RankState {
   /// By stage of the backward pass; null for those of other ranks.
   PerStage<std::unique_ptr<HostStage>>& stages() { return stages_; }
   const ParameterFetch& parameter_fetch() const { return *parameter_fetch_; }
+  /// The host stages hold what training has made of them in `step` steps: at the start and after a load.
+  void publish_parameters(std::int64_t step);
+  /// Runs that begin from now on read the parameters after `step` steps.
+  void expect_parameters(std::int64_t step) { parameter_fetch_->expect(step); }
   Bytes peak_device_bytes() const { return arena_->peak(); }
   std::string device_description() const { return device_->description(); }
 
@@ -59,6 +64,7 @@ class RankState {
   Workers cpu_workers_;
   std::unique_ptr<Kernels> kernels_;
   OptimizerGroups groups_;
+  std::unique_ptr<ParameterStore> store_;  // null where parameters stay on the device
   PerStage<std::unique_ptr<HostStage>> stages_;
   std::unique_ptr<ParameterFetch> parameter_fetch_;
   std::unique_ptr<Device> device_;

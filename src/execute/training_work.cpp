@@ -101,10 +101,12 @@ void TrainingWork::validate() {
 }
 
 void TrainingWork::step(Stage stage) {
-  if (update_.skipped) return;
-  penstock::step(host(stage), update_.factors, *parts_.workers);
-  gather_working_copy(host(stage), parts_.groups->replicas);
-  if (shares_table()) share_tied_table(stage);
+  if (!update_.skipped) {
+    penstock::step(host(stage), update_.factors, *parts_.workers);
+    gather_working_copy(host(stage), parts_.groups->replicas);
+    if (shares_table()) share_tied_table(stage);
+  }
+  parts_.parameters->publish(stage, training_step_);
 }
 
 bool TrainingWork::shares_table() const {

@@ -48,7 +48,7 @@ void describe(Visitor& visit, MemoryOptions& options) {
   visit(
       "fetch", options.fetch,
       {.help = "how parameters on the host reach ranks of other nodes; message: their owner sends them; get: it is not "
-               "asked, which not every MPI can do"});
+               "asked, which not every MPI can do. Not yet for train"});
   visit("resident_stages", options.resident_stages,
         {.help = "stages whose parameters a device holds at once while they come from the host: with 2 the next one is "
                  "on its way while one computes",

@@ -23,6 +23,9 @@ LAYOUTS = {
         "memory": {"parameters": "host", "resident_stages": 1}}),
     "2 ranks, mobius": (2, {"parallel.pipeline": 2, "schedule": {"kind": "mobius", "virtual": 2}}),
     "1 rank, spipe": (1, {"schedule": {"kind": "spipe", "forward_virtual": 2, "backward_virtual": 5}}),
+    "2 ranks, spipe": (2, {"parallel.pipeline": 2, "schedule": {"kind": "spipe", "backward_virtual": 2}}),
+    "4 ranks, spipe, delays": (4, {"parallel.pipeline": 4, "schedule": {"kind": "spipe", "backward_stages": 5},
+                                   "testing.delays": {"seed": 5, "longest": 0.004}}),
     "1 rank, spipe, one forward stage": (1, {"schedule": {"kind": "spipe", "backward_virtual": 3}}),
     "3 ranks, delays": (3, {"parallel.pipeline": 3, "testing.delays": {"seed": 3, "longest": 0.004}}),
 }
@@ -45,7 +48,7 @@ SLICED_LAYOUTS = {
     "2 ranks, svpp, parameters on the host": (2, {"parallel.pipeline": 2, "schedule.kind": "svpp",
                                                   "memory.parameters": "host"}),
     "2 ranks, mobius": (2, {"parallel.pipeline": 2, "schedule": {"kind": "mobius", "virtual": 2}}),
-    "1 rank, spipe": (1, {"schedule": {"kind": "spipe", "forward_virtual": 2, "backward_virtual": 5}}),
+    "2 ranks, spipe": (2, {"parallel.pipeline": 2, "schedule": {"kind": "spipe", "backward_virtual": 2}}),
     "1 rank, svpp, 5 stages": (1, {"schedule.kind": "svpp", "schedule.virtual": 5}),
 }
 

@@ -97,9 +97,9 @@ class Simulate(ApplicationTest):
 
     def test_train_names_all_that_is_for_simulation_alone(self):
         run = self.train(1, {"schedule": {"kind": "slimpipe", "slices": 2, "exchange": "global"},
-                             "memory": {"parameters": "host", "offload_activations": 0.5}})
+                             "memory": {"optimizer": "device", "offload_activations": 0.5}})
         self.assertEqual(run.code, 2, run.output)
-        for key in ("schedule.exchange", "memory.parameters", "memory.offload_activations"):
+        for key in ("schedule.exchange", "memory.optimizer", "memory.offload_activations"):
             self.assertIn(key, run.output)
 
     def test_a_run_compares_with_its_simulation(self):

@@ -67,12 +67,14 @@ struct TinyTraining {
     }
     share_tied_table(plan, state.stages(), state.groups().pipeline);
     state.upload_parameters();
+    state.publish_parameters(0);
   }
 
   void step(std::int64_t number, TrainingWork::Poison poison = TrainingWork::Poison::no) {
     upload(state, work, plan.training, Batch{plan.shape, number}, state.place().replica);
     work.begin_step(number, 1.0 / static_cast<double>(plan.shape.global_batch * plan.shape.sequence), poison);
     executor.run(static_cast<std::int32_t>(number), nullptr);
+    state.expect_parameters(number);
   }
 
   /// The losses of the last run by micro-batch, on every rank (of each replica one after the other).

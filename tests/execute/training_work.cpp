@@ -103,6 +103,46 @@ TEST_P(OfEachModel, DelayedStepsOfTwoThreadsOnUnevenStagesAreThoseOfOneRank) {
   expect_same(train(of, world_, delays, 2), expected);
 }
 
+/// Parameters on the host: with the schedule of plain stages, Mobius, and SPipe, whose passes are on different ranks.
+std::vector<RunShape> streamed(const RunShape& shape) {
+  std::vector<RunShape> shapes;
+  for (const std::int32_t resident : {1, 2}) {
+    auto of = shape;
+    of.stream_parameters = true;
+    of.resident_stages = resident;
+    shapes.push_back(of);
+    of.schedule = {.kind = ScheduleKind::mobius, .virtual_stages = 2};
+    shapes.push_back(of);
+    of.schedule = {.kind = ScheduleKind::spipe, .forward_virtual = 1, .backward_virtual = 2};
+    shapes.push_back(of);
+    of.schedule.early_recompute = true;
+    of.schedule.checkpoint_messages = CheckpointMessages::synchronous;
+    shapes.push_back(of);
+  }
+  return shapes;
+}
+
+TEST_P(OfEachModel, StepsWithParametersFromTheHostAreThoseOfOneRank) {
+  const auto expected = alone();
+
+  for (const RunShape& of : streamed(shape())) {
+    SCOPED_TRACE(fmt::format("{}, {} resident",
+                             enum_names(of.schedule.kind)[static_cast<std::size_t>(of.schedule.kind)].name,
+                             of.resident_stages));
+    expect_same(train(of, world_), expected);
+  }
+}
+
+TEST_P(OfEachModel, DelayedStepsWithDecoupledPassesAreThoseOfOneRank) {
+  const auto expected = alone();
+
+  auto of = shape();
+  of.schedule = {.kind = ScheduleKind::spipe, .forward_virtual = 2, .backward_virtual = 2};
+  of.schedule.forward_stages = 5;  // no multiple of the ranks, nor do its borders lie on those of the backward pass
+  const DelayOptions delays{static_cast<std::uint64_t>(200 + world_.rank()), Seconds{0.002}};
+  expect_same(train(of, world_, delays, 2), expected);
+}
+
 /// Slices of six tokens: 2, 2, 1, 1, or three of 2 where SlimPipe has three ranks.
 class SlicesOfEachModel : public OfEachModel {
  protected:
