@@ -10,6 +10,7 @@ from support import ROOT, ApplicationTest
 # What makes a deck of full size small enough for a test; everything else stays as it is.
 SMALLER = {
     "priced_slimpipe.yaml": ["device.time_scale=0.001"],
+    "too_big.yaml": ["training.sequence=16", "model.hidden=64", "model.ffn=96", "memory.device=4 MiB"],
     "gpt2_124m.yaml": ["training.sequence=16", "model.layers=2", "model.hidden=96", "training.steps=1"],
 }
 
