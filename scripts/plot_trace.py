@@ -12,7 +12,8 @@ import sys
 COLORS = {
     "F": "#4271ae", "B": "#3e9152", "I": "#48a59b", "W": "#de9628", "R": "#9668aa",
     "SEND_F": "#8cb2de", "RECV_F": "#b2ceeb", "SEND_B": "#8cc896", "RECV_B": "#b4deba",
-    "FETCH_F": "#e2a0c4", "OFFLOAD_G": "#f0c482", "REDUCE": "#ce786e", "VALIDATE": "#787878", "STEP": "#be423e",
+    "SEND_C": "#c8b4d2", "RECV_C": "#dccfe3", "OFFLOAD_A": "#c9d27a", "RELOAD_A": "#9fae3c",
+    "FETCH_F": "#e2a0c4", "FETCH_B": "#c46a9b", "OFFLOAD_G": "#f0c482", "REDUCE": "#ce786e", "VALIDATE": "#787878", "STEP": "#be423e",
 }
 HEIGHTS = {"compute": 1.0}
 OTHER_HEIGHT = 0.4

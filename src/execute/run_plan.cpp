@@ -221,13 +221,48 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
   return plan;
 }
 
+namespace {
+
+Bytes bytes_of(const PlannedSchedule& planned, BufferKind kind, Stage stage) {
+  return planned.bytes[stage][static_cast<std::size_t>(kind)];
+}
+
+/// The stage of the rank that has the most bytes of `kind`.
+Stage largest_stage(const PlannedSchedule& planned, Rank rank, Pass pass, BufferKind kind) {
+  const PerStage<Rank>& ranks = planned.schedule.ranks(pass);
+  std::optional<Stage> largest;
+  for (const Stage stage : all<Stage>(ranks.size())) {
+    if (ranks[stage] != rank) continue;
+    if (!largest || bytes_of(planned, kind, stage) > bytes_of(planned, kind, *largest)) largest = stage;
+  }
+  return largest.value_or(Stage{0});
+}
+
+/// What the stages take that come and go; empty where they stay.
+std::string text_on_stages(const RunPlan& plan, Rank rank) {
+  const PlannedSchedule& training = plan.training;
+  if (!training.schedule.streams_parameters) return "";
+  const auto backward_kind = training.schedule.backward ? BufferKind::backward_parameters : BufferKind::parameters;
+  const Stage forward = largest_stage(training, rank, Pass::forward, BufferKind::parameters);
+  const Stage backward = largest_stage(training, rank, Pass::backward, BufferKind::gradients);
+  return fmt::format(
+      "Its largest stage of the forward pass, {}, has {} of parameters; that of the backward pass, {}, has {} of "
+      "parameters and {} of gradients; memory.resident_stages {} are on the device at once. More virtual stages make "
+      "them smaller.\n",
+      forward, to_text(bytes_of(training, BufferKind::parameters, forward)), backward,
+      to_text(bytes_of(training, backward_kind, backward)),
+      to_text(bytes_of(training, BufferKind::gradients, backward)), plan.shape.resident_stages);
+}
+
+}  // namespace
+
 void check_fits(const RunPlan& plan) {
   // The largest plan speaks for all: what is enough for it is enough for every rank.
   const RankPlan* largest = &plan.training.ranks[Rank{0}];
   for (const auto* planned : {&plan.training, &plan.validation, &plan.generation}) {
     for (const auto& rank : planned->ranks) largest = rank.peak > largest->peak ? &rank : largest;
   }
-  check_capacity(*largest, plan.shape.device_capacity);
+  check_capacity(*largest, plan.shape.device_capacity, "memory.device", text_on_stages(plan, largest->rank));
 }
 
 Bytes generation_logits_bytes(const ModelSpec& model) {

@@ -51,14 +51,14 @@ std::string memory_table(const RankPlan& plan) {
   return text;
 }
 
-void check_capacity(const RankPlan& plan, Bytes capacity, std::string_view name) {
+void check_capacity(const RankPlan& plan, Bytes capacity, std::string_view name, std::string_view more) {
   if (plan.peak <= capacity) return;
   const std::string_view change = plan.table.empty() ? "use more pipeline ranks" : advice(plan.table.front().kind);
   fail(ExitCode::does_not_fit,
-       "rank {}: the plan needs {} ({} bytes) of device memory, and {} is {} ({} bytes). At the peak are in use:\n{}To "
-       "fit, {}; or give it {} bytes.",
+       "rank {}: the plan needs {} ({} bytes) of device memory, and {} is {} ({} bytes). At the peak are in "
+       "use:\n{}{}To fit, {}; or give it {} bytes.",
        plan.rank, to_text(plan.peak), plan.peak.value, name, to_text(capacity), capacity.value, memory_table(plan),
-       change, plan.peak.value);
+       more, change, plan.peak.value);
 }
 
 }  // namespace penstock

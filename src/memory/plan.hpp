@@ -80,8 +80,9 @@ std::vector<MemoryEdge> memory_edges(const RankPlan& plan);
 std::string memory_table(const RankPlan& plan);
 
 /// @throws Error does_not_fit if the plan's peak exceeds `capacity`, with the table and what to change. `name` is where
-/// the capacity stands.
-void check_capacity(const RankPlan& plan, Bytes capacity, std::string_view name = "memory.device");
+/// the capacity stands; `more` is said after the table.
+void check_capacity(const RankPlan& plan, Bytes capacity, std::string_view name = "memory.device",
+                    std::string_view more = "");
 
 /// The most bytes that are live at one place of the rank's list, the persistent ones included: at most the peak of
 /// plan_rank, which may leave holes. For planners, who need no addresses.

@@ -36,8 +36,9 @@ Color color_of(Op op) {
     case Op::reload_activations:
       return {222, 186, 208};
     case Op::fetch_forward:
-    case Op::fetch_backward:
       return {226, 160, 196};
+    case Op::fetch_backward:
+      return {196, 106, 155};
     case Op::evict_forward:
     case Op::evict_backward:
       return {200, 200, 200};

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.hpp"
 #include "execute/host_stages.hpp"
 #include "execute/parameter_fetch.hpp"
 #include "execute/tiny_run.hpp"
@@ -17,6 +18,7 @@ namespace penstock {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 using test::plan_of;
@@ -119,6 +121,29 @@ TEST(StreamedParameters, AreOnTheDeviceBetweenFetchAndEvictionAlone) {
 
   EXPECT_LT(two_stages, resident);
   EXPECT_LT(one_stage, two_stages);
+}
+
+TEST(StreamedParameters, ThatDoNotFitAreToldByStage) {
+  RunShape shape = spipe(Family::llama);
+  shape.device_capacity = Bytes{1000};
+  const RunPlan plan = plan_of(shape);
+
+  std::string message;
+  try {
+    check_fits(plan);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::does_not_fit);
+    message = error.what();
+  }
+
+  const auto bytes = [&](BufferKind kind, std::int32_t stage) {
+    return to_text(plan.training.bytes[Stage{stage}][static_cast<std::size_t>(kind)]);
+  };
+  const Rank rank = plan.planned_device_bytes(Rank{0}) < plan.planned_device_bytes(Rank{1}) ? Rank{1} : Rank{0};
+  EXPECT_THAT(message, HasSubstr(fmt::format("of the forward pass, {}, has {} of parameters", rank,
+                                             bytes(BufferKind::parameters, rank.value()))));
+  EXPECT_THAT(message, HasSubstr("memory.resident_stages 2"));
+  EXPECT_THAT(message, HasSubstr(fmt::format("or give it {} bytes", plan.planned_device_bytes(rank).value)));
 }
 
 }  // namespace
