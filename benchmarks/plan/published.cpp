@@ -26,39 +26,53 @@ StepSeconds calibration_run(const HardwareOptions& hardware, std::int32_t sequen
   return simulated(mobius_run(hardware, ModelPreset::spipe_19b, 4, sequence));
 }
 
-/// The two device parts less the published ones, for two efficiencies.
-std::array<double, 2> misfit(HardwareOptions hardware, double small, double large) {
-  hardware.products.efficiency = {small, large};
-  return {calibration_run(hardware, 1024).device_part - figure_9[2].mobius.device_part,
-          calibration_run(hardware, 2048).device_part - figure_9[3].mobius.device_part};
+/// The constants of two device parts.
+struct DeviceRates {
+  double efficiency = 0;  ///< of products of all sizes
+  double link = 0;        ///< bytes a second of a card's link, which copies and messages go through
+};
+
+HardwareOptions with_rates(HardwareOptions hardware, const DeviceRates& rates) {
+  hardware.products.sizes.clear();
+  hardware.products.efficiency = {rates.efficiency};
+  const Bytes bandwidth{std::llround(rates.link)};
+  for (LinkFigures* link : {&hardware.inside, &hardware.to_device, &hardware.to_host}) link->bandwidth = bandwidth;
+  return hardware;
 }
 
-/// Half Newton steps in both efficiencies; then the optimizer rate from what is left of the elapsed seconds.
+/// The two device parts less the published ones.
+std::array<double, 2> misfit(const HardwareOptions& hardware, const DeviceRates& rates) {
+  const HardwareOptions tried = with_rates(hardware, rates);
+  return {calibration_run(tried, 1024).device_part - figure_9[2].mobius.device_part,
+          calibration_run(tried, 2048).device_part - figure_9[3].mobius.device_part};
+}
+
+/// Half Newton steps in both rates of the device; then the optimizer rate from what is left of the elapsed seconds.
 void calibrate(HardwareOptions& hardware) {
-  auto& efficiency = hardware.products.efficiency;
-  constexpr double difference = 1e-3;
+  DeviceRates rates{hardware.products.efficiency.back(), static_cast<double>(hardware.to_device.bandwidth.value)};
+  constexpr DeviceRates difference{1e-3, 1e7};
   for (int i = 0; i < 30; ++i) {
-    const double small = efficiency[0];
-    const double large = efficiency[1];
-    const auto here = misfit(hardware, small, large);
-    const auto by_small = misfit(hardware, small + difference, large);
-    const auto by_large = misfit(hardware, small, large + difference);
-    const double a = (by_small[0] - here[0]) / difference;
-    const double b = (by_large[0] - here[0]) / difference;
-    const double c = (by_small[1] - here[1]) / difference;
-    const double d = (by_large[1] - here[1]) / difference;
+    const auto here = misfit(hardware, rates);
+    const auto by_efficiency = misfit(hardware, {rates.efficiency + difference.efficiency, rates.link});
+    const auto by_link = misfit(hardware, {rates.efficiency, rates.link + difference.link});
+    const double a = (by_efficiency[0] - here[0]) / difference.efficiency;
+    const double b = (by_link[0] - here[0]) / difference.link;
+    const double c = (by_efficiency[1] - here[1]) / difference.efficiency;
+    const double d = (by_link[1] - here[1]) / difference.link;
     const double determinant = a * d - b * c;
-    efficiency[0] -= 0.5 * (here[0] * d - here[1] * b) / determinant;
-    efficiency[1] -= 0.5 * (here[1] * a - here[0] * c) / determinant;
+    rates.efficiency -= 0.5 * (here[0] * d - here[1] * b) / determinant;
+    rates.link -= 0.5 * (here[1] * a - here[0] * c) / determinant;
   }
+  hardware = with_rates(hardware, rates);
   double ratio = 0;
   for (const SpipeRow& row : {figure_9[2], figure_9[3]}) {
     const StepSeconds run = calibration_run(hardware, row.sequence);
     ratio += 0.5 * (run.elapsed - run.device_part) / (row.mobius.elapsed - row.mobius.device_part);
   }
   hardware.node.optimizer_rate *= ratio;
-  fmt::print("calibrated: products.efficiency [{:.3f}, {:.3f}], node.optimizer_rate {:.3g}\n\n", efficiency[0],
-             efficiency[1], hardware.node.optimizer_rate);
+  fmt::print(
+      "calibrated: products.efficiency {:.3f}, bandwidth of a card's link {:.3g}, node.optimizer_rate {:.3g}\n\n",
+      rates.efficiency, rates.link, hardware.node.optimizer_rate);
 }
 
 std::string cells(const StepSeconds& predicted, const StepSeconds& published) {

@@ -3,6 +3,8 @@
 // SPipe against Mobius on V100 (methods 1.6): doc/published_figures.md has the table that these tests assert.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -59,7 +61,7 @@ TEST(PublishedSpipe, IsCalibratedOnTheTwoMobiusRowsOf19B) {
 
     const StepSeconds mobius = simulated(mobius_run(hardware(), row.model, row.ranks, row.sequence));
 
-    // Two constants for two device parts; one rate for two optimizer steps.
+    // Two rates for two device parts; one for two optimizer steps.
     EXPECT_LE(error_of(mobius.device_part, row.mobius.device_part), 0.01) << row.name << " " << row.sequence;
     EXPECT_LE(error_of(mobius.elapsed, row.mobius.elapsed), 0.01) << row.name << " " << row.sequence;
   }
@@ -74,22 +76,37 @@ TEST(PublishedSpipe, HasThePublishedSpeedUpsAndSecondsOfTheOtherRows) {
   EXPECT_LE(errors.device_part.mean(), 0.10);
 }
 
-// Published: the bars fall from left to right but for one, decoupled passes, which lose 1.8 % against Mobius. Here the
-// two are within 1 % of each other: what decoupling gains, synchronous checkpoints take back, and no more.
-TEST(PublishedSpipe, HasTheBarsOfTheAblationInOrder) {
-  const auto bars = figure_15(hardware());
-  std::vector<double> elapsed;
-  for (const AblationBar& bar : bars) elapsed.push_back(simulated(bar.run).elapsed);
+/// The bars' places, the longest step first.
+std::vector<std::size_t> by_length(const std::vector<double>& elapsed) {
+  std::vector<std::size_t> order(elapsed.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return elapsed[a] > elapsed[b]; });
+  return order;
+}
 
-  const auto& [blocking, mobius, decoupled, fine, checkpoints, optimizer] = bars;
-  EXPECT_GT(elapsed[0], std::max(elapsed[1], elapsed[2])) << blocking.name;
-  EXPECT_NEAR(elapsed[2] / elapsed[1], 1, 0.01) << mobius.name << ", " << decoupled.name;
-  EXPECT_GT(std::min(elapsed[1], elapsed[2]), elapsed[3]) << fine.name;
-  EXPECT_GT(elapsed[3], elapsed[4]) << checkpoints.name;
-  EXPECT_GT(elapsed[4], elapsed[5]) << optimizer.name;
-  for (std::size_t i = 0; i < bars.size(); ++i) {
-    EXPECT_LE(error_of(elapsed[i], bars[i].published.elapsed), 0.06) << bars[i].name;
+// Published: the bars fall from left to right but for one, decoupled passes, which lose 1.8 % against Mobius.
+TEST(PublishedSpipe, HasTheBarsOfTheAblationInOrder) {
+  std::vector<double> elapsed, published;
+  for (const AblationBar& bar : figure_15(hardware())) {
+    const StepSeconds predicted = simulated(bar.run);
+    elapsed.push_back(predicted.elapsed);
+    published.push_back(bar.published.elapsed);
+    EXPECT_LE(error_of(predicted.elapsed, bar.published.elapsed), 0.07) << bar.name;
   }
+
+  EXPECT_EQ(by_length(elapsed), by_length(published));
+  // Not by a hair: what decoupling loses is above the 0.1 % by which the rounding of the calibrated constants moves a
+  // step.
+  EXPECT_GT(elapsed[2], 1.005 * elapsed[1]);
+}
+
+// Nothing is calibrated on either bar: what blocking costs follows from the rate of copies in the two rows of figure 9.
+TEST(PublishedSpipe, HasTheCostOfBlockingPrefetch) {
+  const auto bars = figure_15(hardware());
+
+  const double predicted = simulated(bars[0].run).elapsed - simulated(bars[1].run).elapsed;
+
+  EXPECT_LE(error_of(predicted, bars[0].published.elapsed - bars[1].published.elapsed), 0.10);
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Closed forms of the schedules that stream their parameters.
+#include <algorithm>
 #include <cstdint>
 
 #include <gtest/gtest.h>
 
 #include "schedule/passes.hpp"
+#include "schedule/semantics.hpp"
 #include "schedule/streamed_generators.hpp"
 #include "simulate/simulate.hpp"
 #include "trace/summary.hpp"
@@ -59,11 +61,17 @@ TEST(Simulate, GivesMobiusItsBubble) {
   }
 }
 
-Seconds step(Schedule compute, bool late_checkpoints) {
+/// With a forward of a stage as unit; a fetch of a stage's parameters takes as long as is said.
+Seconds step(Schedule compute, bool late_checkpoints, Seconds fetch = {}) {
   compute.recomputes_late = false;
   const Schedule schedule = complete(compute, {.late_checkpoints = late_checkpoints});
+  const Prices units = unit_prices(schedule);
+  const Prices prices = [&](const ActionOnRank& node) {
+    const bool fetches = lane_of(node.action.op) == Lane::to_device;
+    return fetches ? fetch : units(node);
+  };
   StepTimes times;
-  simulate(schedule, unit_prices(schedule), {}, {}, &times);
+  simulate(schedule, prices, {}, {}, &times);
   return times.step;
 }
 
@@ -76,6 +84,28 @@ TEST(Simulate, LetsLateCheckpointsTakeBackWhatRecomputingEarlyGains) {
       for (int v = 2; v <= 3; ++v) {
         EXPECT_EQ(step(spipe_of(p, m, v, v), false).value, 4 * v * m + 2 * (p - 1)) << p << " " << m << " " << v;
         EXPECT_EQ(step(spipe_of(p, m, v, v), true).value, 4 * v * m + 3 * (p - 1)) << p << " " << m << " " << v;
+      }
+    }
+  }
+}
+
+// Each fetch but the first runs beside the m micro-batches of the stage before, and is exposed by what it takes longer.
+// Mobius keeps its last forward stage for the first backward; decoupled passes have to fetch that one too.
+TEST(Simulate, ExposesOneFetchMoreWhereThePassesAreDecoupled) {
+  for (int p = 1; p <= 4; ++p) {
+    for (int m = p; m <= 2 * p; ++m) {
+      for (int v = 2; v <= 3; ++v) {
+        for (int quarters = 1; quarters <= 12; ++quarters) {
+          const Seconds fetch{0.25 * quarters * m};  // a backward stage's micro-batches take 3 m
+          const double exposed = std::max(0.0, fetch.value - m);
+          const bool late = p > 1;
+
+          const Seconds decoupled = step(spipe_of(p, m, v, v), late, fetch) - step(spipe_of(p, m, v, v), late);
+          const Seconds together = step(mobius_of(p, m, v), false, fetch) - step(mobius_of(p, m, v), false);
+
+          EXPECT_EQ(decoupled.value, fetch.value + v * exposed) << p << " " << m << " " << v << " " << quarters;
+          EXPECT_EQ(together.value, fetch.value + (v - 1) * exposed) << p << " " << m << " " << v << " " << quarters;
+        }
       }
     }
   }
