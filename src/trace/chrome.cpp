@@ -2,9 +2,13 @@
 #include "trace/chrome.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <set>
+#include <map>
+#include <numeric>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -16,13 +20,73 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double microseconds(Seconds time) {
-  return time.value * 1e6;
+/// Whole ones: viewers count in whole nanoseconds, and a fraction that they round otherwise would make neighbours
+/// overlap.
+std::int64_t microseconds(Seconds time) {
+  return std::llround(time.value * 1e6);
 }
 
-Json name_event(const char* kind, std::int32_t rank, int lane, const std::string& name) {
-  return {{"name", kind}, {"ph", "M"}, {"pid", rank}, {"tid", lane}, {"args", {{"name", name}}}};
+Json metadata(const char* kind, std::int32_t rank, std::int32_t thread, const char* key, const Json& value) {
+  return {{"name", kind}, {"ph", "M"}, {"pid", rank}, {"tid", thread}, {"args", {{key, value}}}};
 }
+
+/// Deals the spans of each lane to threads, so that those of one thread follow each other: viewers drop complete events
+/// that overlap without one lying inside the other, and several messages are under way at once.
+class Threads {
+ public:
+  explicit Threads(const std::vector<Span>& spans) : order_(spans.size()), of_span_(spans.size()) {
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    const auto begin_and_end = [&](std::size_t i) {
+      return std::pair{microseconds(spans[i].start), microseconds(spans[i].end)};
+    };
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](std::size_t a, std::size_t b) { return begin_and_end(a) < begin_and_end(b); });
+    for (const std::size_t i : order_) of_span_[i] = place(spans[i]);
+    std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
+      const auto first = begin_and_end(a);
+      const auto second = begin_and_end(b);
+      return first.first != second.first ? first.first < second.first : first.second > second.second;
+    });
+  }
+
+  std::int32_t of(std::size_t span) const { return of_span_[span]; }
+  /// By start, and of those that start together the longest first: one without length would else be taken for the one
+  /// that the others must lie in.
+  const std::vector<std::size_t>& drawing_order() const { return order_; }
+
+  /// With the threads of a lane beside each other.
+  void name(Json& events) const {
+    std::int32_t order = 0;
+    for (const auto& [place, ends] : ends_) {
+      const auto& [rank, lane] = place;
+      for (std::size_t row = 0; row < ends.size(); ++row) {
+        const std::string name{name_of(lane)};
+        const std::int32_t thread = number(lane, row);
+        events.push_back(
+            metadata("thread_name", rank, thread, "name", row == 0 ? name : fmt::format("{} {}", name, row + 1)));
+        events.push_back(metadata("thread_sort_index", rank, thread, "sort_index", order++));
+      }
+    }
+  }
+
+ private:
+  static std::int32_t number(Lane lane, std::size_t row) {
+    return static_cast<std::int32_t>(row) * lane_count + static_cast<std::int32_t>(lane);
+  }
+
+  std::int32_t place(const Span& span) {
+    auto& ends = ends_[{span.rank, span.lane}];
+    const std::int64_t start = microseconds(span.start);
+    auto row = std::find_if(ends.begin(), ends.end(), [&](std::int64_t end) { return end <= start; });
+    if (row == ends.end()) row = ends.insert(ends.end(), start);
+    *row = microseconds(span.end);
+    return number(span.lane, static_cast<std::size_t>(row - ends.begin()));
+  }
+
+  std::map<std::pair<std::int32_t, Lane>, std::vector<std::int64_t>> ends_;  // of the last span, by row
+  std::vector<std::size_t> order_;
+  std::vector<std::int32_t> of_span_;
+};
 
 Json arguments_of(const Span& span) {
   Json arguments{{"step", span.step}, {"stage", span.action.stage.value()}};
@@ -36,14 +100,14 @@ Json arguments_of(const Span& span) {
   return arguments;
 }
 
-Json event_of(const Span& span, std::int32_t slices) {
+Json event_of(const Span& span, std::int32_t thread, std::int32_t slices) {
   return {{"name", to_text(span.action, slices)},
           {"cat", std::string{name_of(span.action.op)}},
           {"ph", "X"},
           {"pid", span.rank},
-          {"tid", static_cast<int>(span.lane)},
+          {"tid", thread},
           {"ts", microseconds(span.start)},
-          {"dur", microseconds(span.end - span.start)},
+          {"dur", microseconds(span.end) - microseconds(span.start)},
           {"args", arguments_of(span)}};
 }
 
@@ -56,13 +120,11 @@ Json event_of(const MemorySample& sample) {
           {"args", {{"bytes in use", sample.in_use.value}}}};
 }
 
-void name_ranks_and_lanes(const Timeline& timeline, Json& events) {
-  std::set<std::pair<std::int32_t, Lane>> lanes;
-  for (const auto& span : timeline.spans) lanes.emplace(span.rank, span.lane);
-  for (std::int32_t rank = 0; rank < timeline.ranks; ++rank)
-    events.push_back(name_event("process_name", rank, 0, fmt::format("rank {}", rank)));
-  for (const auto& [rank, lane] : lanes)
-    events.push_back(name_event("thread_name", rank, static_cast<int>(lane), std::string{name_of(lane)}));
+void name_ranks(const Timeline& timeline, Json& events) {
+  for (std::int32_t rank = 0; rank < timeline.ranks; ++rank) {
+    events.push_back(metadata("process_name", rank, 0, "name", fmt::format("rank {}", rank)));
+    events.push_back(metadata("process_sort_index", rank, 0, "sort_index", rank));
+  }
 }
 
 }  // namespace
@@ -71,8 +133,12 @@ std::string chrome_trace(const Timeline& timeline) {
   std::int32_t slices = 1;
   for (const auto& span : timeline.spans) slices = std::max(slices, span.action.slice.value() + 1);
   Json events = Json::array();
-  name_ranks_and_lanes(timeline, events);
-  for (const auto& span : timeline.spans) events.push_back(event_of(span, slices));
+  name_ranks(timeline, events);
+  const Threads threads{timeline.spans};
+  threads.name(events);
+  for (const std::size_t i : threads.drawing_order()) {
+    events.push_back(event_of(timeline.spans[i], threads.of(i), slices));
+  }
   for (const auto& sample : timeline.memory) events.push_back(event_of(sample));
   const Json document{
       {"displayTimeUnit", "ms"}, {"otherData", {{"schedule", timeline.schedule}}}, {"traceEvents", events}};
