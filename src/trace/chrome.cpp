@@ -26,22 +26,27 @@ std::int64_t microseconds(Seconds time) {
   return std::llround(time.value * 1e6);
 }
 
-Json metadata(const char* kind, std::int32_t rank, std::int32_t thread, const char* key, const Json& value) {
-  return {{"name", kind}, {"ph", "M"}, {"pid", rank}, {"tid", thread}, {"args", {{key, value}}}};
+/// Process 0 is the idle one.
+std::int32_t process_of(std::int32_t rank) {
+  return rank + 1;
+}
+
+Json metadata(const char* kind, std::int32_t rank, std::int64_t thread, const char* key, const Json& value) {
+  return {{"name", kind}, {"ph", "M"}, {"pid", process_of(rank)}, {"tid", thread}, {"args", {{key, value}}}};
 }
 
 /// Deals the spans of each lane to threads, so that those of one thread follow each other: viewers drop complete events
 /// that overlap without one lying inside the other, and several messages are under way at once.
 class Threads {
  public:
-  explicit Threads(const std::vector<Span>& spans) : order_(spans.size()), of_span_(spans.size()) {
+  explicit Threads(const std::vector<Span>& spans) : spans_{spans}, order_(spans.size()), row_of_span_(spans.size()) {
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     const auto begin_and_end = [&](std::size_t i) {
       return std::pair{microseconds(spans[i].start), microseconds(spans[i].end)};
     };
     std::stable_sort(order_.begin(), order_.end(),
                      [&](std::size_t a, std::size_t b) { return begin_and_end(a) < begin_and_end(b); });
-    for (const std::size_t i : order_) of_span_[i] = place(spans[i]);
+    for (const std::size_t i : order_) row_of_span_[i] = place(spans[i]);
     std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
       const auto first = begin_and_end(a);
       const auto second = begin_and_end(b);
@@ -49,7 +54,7 @@ class Threads {
     });
   }
 
-  std::int32_t of(std::size_t span) const { return of_span_[span]; }
+  std::int64_t of(std::size_t span) const { return number(spans_[span].rank, spans_[span].lane, row_of_span_[span]); }
   /// By start, and of those that start together the longest first: one without length would else be taken for the one
   /// that the others must lie in.
   const std::vector<std::size_t>& drawing_order() const { return order_; }
@@ -61,7 +66,7 @@ class Threads {
       const auto& [rank, lane] = place;
       for (std::size_t row = 0; row < ends.size(); ++row) {
         const std::string name{name_of(lane)};
-        const std::int32_t thread = number(lane, row);
+        const std::int64_t thread = number(rank, lane, row);
         events.push_back(
             metadata("thread_name", rank, thread, "name", row == 0 ? name : fmt::format("{} {}", name, row + 1)));
         events.push_back(metadata("thread_sort_index", rank, thread, "sort_index", order++));
@@ -70,22 +75,28 @@ class Threads {
   }
 
  private:
-  static std::int32_t number(Lane lane, std::size_t row) {
-    return static_cast<std::int32_t>(row) * lane_count + static_cast<std::int32_t>(lane);
+  /// Unlike those of all other ranks: Perfetto takes threads of one number for one thread, whatever their process.
+  std::int64_t number(std::int32_t rank, Lane lane, std::size_t row) const {
+    const auto of_rank = static_cast<std::int64_t>(row) * lane_count + static_cast<std::int64_t>(lane);
+    return 1 + rank * most_rows_ * lane_count + of_rank;
   }
 
-  std::int32_t place(const Span& span) {
+  /// The row of the lane.
+  std::size_t place(const Span& span) {
     auto& ends = ends_[{span.rank, span.lane}];
     const std::int64_t start = microseconds(span.start);
     auto row = std::find_if(ends.begin(), ends.end(), [&](std::int64_t end) { return end <= start; });
     if (row == ends.end()) row = ends.insert(ends.end(), start);
     *row = microseconds(span.end);
-    return number(span.lane, static_cast<std::size_t>(row - ends.begin()));
+    most_rows_ = std::max(most_rows_, static_cast<std::int64_t>(ends.size()));
+    return static_cast<std::size_t>(row - ends.begin());
   }
 
   std::map<std::pair<std::int32_t, Lane>, std::vector<std::int64_t>> ends_;  // of the last span, by row
+  const std::vector<Span>& spans_;
   std::vector<std::size_t> order_;
-  std::vector<std::int32_t> of_span_;
+  std::vector<std::size_t> row_of_span_;
+  std::int64_t most_rows_ = 1;
 };
 
 Json arguments_of(const Span& span) {
@@ -100,11 +111,11 @@ Json arguments_of(const Span& span) {
   return arguments;
 }
 
-Json event_of(const Span& span, std::int32_t thread, std::int32_t slices) {
+Json event_of(const Span& span, std::int64_t thread, std::int32_t slices) {
   return {{"name", to_text(span.action, slices)},
           {"cat", std::string{name_of(span.action.op)}},
           {"ph", "X"},
-          {"pid", span.rank},
+          {"pid", process_of(span.rank)},
           {"tid", thread},
           {"ts", microseconds(span.start)},
           {"dur", microseconds(span.end) - microseconds(span.start)},
@@ -112,12 +123,9 @@ Json event_of(const Span& span, std::int32_t thread, std::int32_t slices) {
 }
 
 Json event_of(const MemorySample& sample) {
-  return {{"name", "device memory"},
-          {"ph", "C"},
-          {"pid", sample.rank},
-          {"tid", 0},
-          {"ts", microseconds(sample.time)},
-          {"args", {{"bytes in use", sample.in_use.value}}}};
+  return {{"name", "device memory"},         {"ph", "C"},
+          {"pid", process_of(sample.rank)},  {"tid", 0},
+          {"ts", microseconds(sample.time)}, {"args", {{"bytes in use", sample.in_use.value}}}};
 }
 
 void name_ranks(const Timeline& timeline, Json& events) {
