@@ -77,7 +77,7 @@ class Threads {
  private:
   /// Unlike those of all other ranks: Perfetto takes threads of one number for one thread, whatever their process.
   std::int64_t number(std::int32_t rank, Lane lane, std::size_t row) const {
-    const auto of_rank = static_cast<std::int64_t>(row) * lane_count + static_cast<std::int64_t>(lane);
+    const auto of_rank = static_cast<std::int64_t>(lane) * most_rows_ + static_cast<std::int64_t>(row);
     return 1 + rank * most_rows_ * lane_count + of_rank;
   }
 
