@@ -51,10 +51,23 @@ class Executor::Preparation {
     std::vector<Prepared> prepared;
     prepared.reserve(plan_.actions.size());
     for (const auto& planned : plan_.actions) prepared.push_back(prepare(planned));
+    mark_tail(prepared);
     return prepared;
   }
 
  private:
+  /// From the end backwards: CPU actions behind VALIDATE that only such actions wait for.
+  static void mark_tail(std::vector<Prepared>& list) {
+    std::vector<bool> is_needed(list.size(), false);
+    for (std::size_t position = list.size(); position-- > 0;) {
+      Prepared& prepared = list[position];
+      if (prepared.action.op == Op::validate) return;
+      prepared.is_tail = prepared.lane == Lane::cpu && !is_needed[position];
+      if (prepared.is_tail) continue;
+      for (const auto before : prepared.after) is_needed[static_cast<std::size_t>(before)] = true;
+    }
+  }
+
   Prepared prepare(const PlannedAction& planned) {
     const ActionOnRank node{plan_.rank, planned.action};
     Prepared result;
@@ -197,20 +210,27 @@ Executor::Executor(const Schedule& schedule, const RankPlan& plan, const Executo
       persistent_bytes_{plan.persistent_bytes} {}
 
 Executor::~Executor() {
-  for (const auto& event : events_) {
+  const auto settle = [](const Event& event) {
     try {
       event.wait();
     } catch (...) {  // NOLINT(bugprone-empty-catch): reported by run()
     }
-  }
+  };
+  std::for_each(events_.begin(), events_.end(), settle);
+  if (!tail_) return;
+  for (const auto& [position, event] : tail_->events) settle(event);
 }
 
 void Executor::run(std::int32_t step, Timeline* trace, const std::function<void()>& before_start) {
-  {
-    const std::lock_guard lock{progress_->mutex};
-    progress_->outstanding = list_.size();
-    progress_->failure = nullptr;
-  }
+  run_to_tail(step, trace, before_start);
+  finish();
+}
+
+void Executor::run_to_tail(std::int32_t step, Timeline* trace, const std::function<void()>& before_start) {
+  progress_ = std::make_shared<Progress>();
+  progress_->in_tail = static_cast<std::size_t>(
+      std::count_if(list_.begin(), list_.end(), [](const Prepared& prepared) { return prepared.is_tail; }));
+  progress_->outstanding = list_.size() - progress_->in_tail;
   // The lanes start when all is issued. On a busy machine a lane that had run out of work would take turns with this
   // thread, one action each; and issuing to lanes that sleep wakes nobody.
   Completion all_issued;
@@ -221,13 +241,34 @@ void Executor::run(std::int32_t step, Timeline* trace, const std::function<void(
     after.reserve(prepared.after.size() + 1);
     if (prepared.after.empty()) after.push_back(all_issued.event());
     for (const auto needed : prepared.after) after.push_back(events_[static_cast<std::size_t>(needed)]);
+    // The steps of the run before may still read what gradients are copied over.
+    if (tail_ && prepared.action.op == Op::offload_gradients) after.push_back(tail_->events.back().second);
     remember(position, issue(prepared, std::move(after)));
   }
   if (before_start) before_start();
-  started_ = now();
-  all_issued.succeed(started_);
-  wait_for_all();
+  const Seconds started = now();
+  all_issued.succeed(started);
+  wait_for(*progress_, &Progress::outstanding);
+  finish();  // the CPU lane has long been through the tail of the run before
+  started_ = started;
   collect(step, trace);
+  tail_ = tail_of_run(step, trace);
+  if (tail_->events.empty()) tail_.reset();
+}
+
+void Executor::finish() {
+  if (!tail_) return;
+  wait_for(*tail_->progress, &Progress::in_tail);
+  for (const auto& [position, event] : tail_->events) add_span(tail_->step, position, event, tail_->trace);
+  tail_.reset();
+}
+
+Executor::Tail Executor::tail_of_run(std::int32_t step, Timeline* trace) const {
+  Tail tail{step, trace, {}, progress_};
+  for (std::size_t position = 0; position < list_.size(); ++position) {
+    if (list_[position].is_tail) tail.events.emplace_back(position, events_[position]);
+  }
+  return tail;
 }
 
 void Executor::take_and_free(const Prepared& prepared) {
@@ -272,14 +313,15 @@ void Executor::remember(std::size_t position, const Event& event) {
     const std::lock_guard lock{events_mutex_};
     events_[position] = event;
   }
-  auto completed = [progress = progress_, state = std::weak_ptr{event.state()}] {
+  auto completed = [progress = progress_, count = completed_, state = std::weak_ptr{event.state()},
+                    outstanding = list_[position].is_tail ? &Progress::in_tail : &Progress::outstanding] {
     const auto own = state.lock();
+    count->fetch_add(1);
     const std::lock_guard lock{progress->mutex};
-    ++progress->completed;
-    if (progress->outstanding > 0) --progress->outstanding;
+    const std::size_t left = --((*progress).*outstanding);
     if (own && own->failure() && !progress->failure) progress->failure = own->failure();
     // Woken once, and not by every action: run() would take the lanes' processors to look and to sleep again.
-    if (progress->outstanding == 0 || progress->failure) progress->changed.notify_all();
+    if (left == 0 || progress->failure) progress->changed.notify_all();
   };
   if (event.state()) {
     event.state()->on_complete(std::move(completed));
@@ -288,10 +330,10 @@ void Executor::remember(std::size_t position, const Event& event) {
   }
 }
 
-void Executor::wait_for_all() {
-  std::unique_lock lock{progress_->mutex};
-  progress_->changed.wait(lock, [this] { return progress_->outstanding == 0 || progress_->failure; });
-  if (progress_->failure) std::rethrow_exception(progress_->failure);
+void Executor::wait_for(Progress& progress, std::size_t Progress::*outstanding) {
+  std::unique_lock lock{progress.mutex};
+  progress.changed.wait(lock, [&] { return progress.*outstanding == 0 || progress.failure; });
+  if (progress.failure) std::rethrow_exception(progress.failure);
 }
 
 void Executor::collect(std::int32_t step, Timeline* trace) {
@@ -299,15 +341,19 @@ void Executor::collect(std::int32_t step, Timeline* trace) {
   duration_ = {};
   if (trace != nullptr) add_memory(step, *trace);
   for (std::size_t position = 0; position < list_.size(); ++position) {
-    const auto& prepared = list_[position];
-    const auto& state = events_[position].state();
-    if (!state) continue;
-    duration_ = std::max(duration_, state->finished() - started_);
-    if (prepared.lane == Lane::compute) compute_busy_ += state->finished() - state->started();
-    if (trace == nullptr) continue;
-    trace->spans.push_back({step, rank_.value(), prepared.lane, prepared.peer, prepared.action, state->started(),
-                            state->finished(), prepared.bytes});
+    if (!list_[position].is_tail) add_span(step, position, events_[position], trace);
   }
+}
+
+void Executor::add_span(std::int32_t step, std::size_t position, const Event& event, Timeline* trace) {
+  const Prepared& prepared = list_[position];
+  const auto& state = event.state();
+  if (!state) return;
+  duration_ = std::max(duration_, state->finished() - started_);
+  if (prepared.lane == Lane::compute) compute_busy_ += state->finished() - state->started();
+  if (trace == nullptr) return;
+  trace->spans.push_back({step, rank_.value(), prepared.lane, prepared.peer, prepared.action, state->started(),
+                          state->finished(), prepared.bytes});
 }
 
 void Executor::add_memory(std::int32_t step, Timeline& trace) const {

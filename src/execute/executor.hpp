@@ -9,7 +9,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/index.hpp"
@@ -65,12 +67,21 @@ class Executor {
   /// ranks wait for each other to start together.
   void run(std::int32_t step, Timeline* trace, const std::function<void()>& before_start = {});
 
+  /// The same, but returns when all actions are complete save those of the list's tail: what the CPU lane does behind
+  /// VALIDATE, as far as nothing else of the list waits for it (STEPs whose results the fetches of the next step wait
+  /// for). The next run may begin meanwhile; it completes the tail's spans in `trace`, which must live until then, as
+  /// does finish().
+  void run_to_tail(std::int32_t step, Timeline* trace, const std::function<void()>& before_start = {});
+  /// Waits for a tail that is under way. Rethrows the first failure.
+  void finish();
+
   /// Seconds that the compute lane was busy in the last run.
   Seconds compute_busy() const { return compute_busy_; }
-  /// From the start of the last run, behind `before_start`, to the end of the rank's last action.
+  /// From the start of the last run, behind `before_start`, to the end of the rank's last action (of a tail: once it is
+  /// finished).
   Seconds duration() const { return duration_; }
   /// Actions completed since construction: the watchdog's sign of progress. Any thread.
-  std::int64_t completed() const { return progress_->completed.load(); }
+  std::int64_t completed() const { return completed_->load(); }
   /// The first actions that are not complete, for the watchdog's report: "1F3 (compute lane), ...". Any thread, while
   /// running.
   std::string pending() const;
@@ -86,22 +97,32 @@ class Executor {
     std::byte* device_data = nullptr;  // of a message or copy
     Bytes bytes{0};
     std::int32_t peer = -1;
+    bool is_tail = false;
   };
   class Preparation;
-  /// Told by the completing threads; shared with their callbacks, which may outlive a failed run.
+  /// Of one run: told by the completing threads; shared with their callbacks, which may outlive a failed run.
   struct Progress {
-    std::atomic<std::int64_t> completed{0};
     std::mutex mutex;
     std::condition_variable changed;
-    std::size_t outstanding = 0;  // of the current run
+    std::size_t outstanding = 0;  // actions before the tail
+    std::size_t in_tail = 0;
     std::exception_ptr failure;
+  };
+  /// The actions of a run that go on behind it.
+  struct Tail {
+    std::int32_t step = 0;
+    Timeline* trace = nullptr;
+    std::vector<std::pair<std::size_t, Event>> events;  // by list position
+    std::shared_ptr<Progress> progress;
   };
 
   void take_and_free(const Prepared& prepared);
   Event issue(const Prepared& prepared, std::vector<Event> after);
   void remember(std::size_t position, const Event& event);
-  void wait_for_all();
+  static void wait_for(Progress& progress, std::size_t Progress::*outstanding);
   void collect(std::int32_t step, Timeline* trace);
+  void add_span(std::int32_t step, std::size_t position, const Event& event, Timeline* trace);
+  Tail tail_of_run(std::int32_t step, Timeline* trace) const;
   /// A sample for each buffer taken (when its action started) or freed (when its action ended).
   void add_memory(std::int32_t step, Timeline& trace) const;
 
@@ -115,7 +136,9 @@ class Executor {
   Seconds started_{0};
   Seconds duration_{0};
   Bytes persistent_bytes_{0};
-  std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
+  std::shared_ptr<std::atomic<std::int64_t>> completed_ = std::make_shared<std::atomic<std::int64_t>>(0);
+  std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();  // of the current run
+  std::optional<Tail> tail_;                                           // of the run before
 };
 
 }  // namespace penstock
