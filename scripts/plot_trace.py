@@ -6,6 +6,7 @@
     scripts/plot_trace.py trace.h5 --step 7 --output step7.png
 """
 import argparse
+import math
 import pathlib
 import sys
 
@@ -18,6 +19,7 @@ COLORS = {
 HEIGHTS = {"compute": 1.0}
 OTHER_HEIGHT = 0.4
 GAP = 0.4
+LEGEND_COLUMNS = 12
 
 
 def read(path):
@@ -75,6 +77,7 @@ def bubble(spans, names, ranks):
 
 
 def draw_spans(axis, spans, rows, names, start, scale):
+    """Returns how many rows the legend above the axis has."""
     import matplotlib.patches
 
     width = (spans["end"].max() - start) * scale
@@ -95,9 +98,11 @@ def draw_spans(axis, spans, rows, names, start, scale):
     for label in axis.get_yticklabels():
         if not label.get_text().startswith("rank"):
             label.set_fontsize(5.5)
-    used = [names["op"][op] for op in sorted(set(spans["op"].tolist()))]
+    lasting = spans[(spans["end"] - spans["start"]) * scale > 1e-4 * width]  # evictions take no time
+    used = [names["op"][op] for op in sorted(set(lasting["op"].tolist()))]
     axis.legend(handles=[matplotlib.patches.Patch(color=COLORS.get(op, "#000000"), label=op) for op in used],
-                loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=14, fontsize=8, frameon=False, columnspacing=1.2)
+                loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=LEGEND_COLUMNS, fontsize=8, frameon=False, columnspacing=1.2)
+    return math.ceil(len(used) / LEGEND_COLUMNS)
 
 
 def draw_memory(axis, memory, start, end, scale, ranks):
@@ -131,10 +136,11 @@ def draw(path, step, output):
                                 constrained_layout=True,
                                 gridspec_kw={"height_ratios": [0.38 * height + 0.8, 2.4][:panels]})
     top = axes[0][0]
-    draw_spans(top, spans, rows, names, start, scale)
+    legend_rows = draw_spans(top, spans, rows, names, start, scale)
     top.set_ylim(height, 0)
     top.set_xlim(0, (end - start) * scale)
-    top.set_title(f"{schedule}, {ranks} ranks, step {step}: bubble {100 * bubble(spans, names, ranks):.1f} %", fontsize=12, pad=26)
+    top.set_title(f"{schedule}, {ranks} ranks, step {step}: bubble {100 * bubble(spans, names, ranks):.1f} %", fontsize=12,
+                  pad=8 + 17 * legend_rows)
     if panels == 2:
         draw_memory(axes[1][0], memory, start, end, scale, ranks)
     axes[-1][0].set_xlabel(f"time [{unit}]")
