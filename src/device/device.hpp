@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/units.hpp"
@@ -51,6 +52,11 @@ class Queue {
   /// Queues `work` to run after the earlier work of this queue and after all of `after`. Returns at once. If an earlier
   /// piece or one of `after` failed, `work` is not run and the event carries that failure.
   virtual Event submit(std::vector<Event> after, std::function<void()> work) = 0;
+  /// The same, but `work` may run before earlier work of this queue that waits, once all of `after` is complete; work
+  /// so submitted stays in order among itself. A queue that cannot look ahead runs it in its place.
+  virtual Event submit_early(std::vector<Event> after, std::function<void()> work) {
+    return submit(std::move(after), std::move(work));
+  }
 };
 
 /// Random waits put before queued work, to find missing dependences; results must be bitwise the same with them.

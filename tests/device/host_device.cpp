@@ -7,11 +7,14 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -56,6 +59,93 @@ TEST(AQueue, RunsWorkInOrderOfSubmission) {
   last.wait();
 
   for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
+}
+
+/// A queue that starts when all is submitted, and the order in which its pieces ran.
+struct NumberedPieces {
+  Event add(int number, std::vector<Event> after = {}) { return queue->submit(started(std::move(after)), run(number)); }
+  Event add_early(int number, std::vector<Event> after = {}) {
+    return queue->submit_early(started(std::move(after)), run(number));
+  }
+  void start() { all_submitted.succeed(now()); }
+
+  Completion all_submitted;
+  std::vector<int> order;
+  std::unique_ptr<Device> host = device();
+  std::unique_ptr<Queue> queue = host->make_queue("compute");
+
+ private:
+  std::vector<Event> started(std::vector<Event> after) const {
+    after.insert(after.begin(), all_submitted.event());
+    return after;
+  }
+  std::function<void()> run(int number) {
+    return [this, number] { order.push_back(number); };
+  }
+};
+
+TEST(AQueue, RunsEarlyWorkInOrderWhileItsNextPieceWaits) {
+  NumberedPieces pieces;
+  Completion gate;
+
+  pieces.add(0);
+  const Event waiting = pieces.add(1, {gate.event()});
+  pieces.add(2);
+  pieces.add_early(3);
+  const Event early = pieces.add_early(4);
+  const Event last = pieces.add(5);
+  pieces.start();
+  early.wait();
+  EXPECT_FALSE(waiting.is_complete());
+  gate.succeed(now());
+  last.wait();
+
+  EXPECT_THAT(pieces.order, testing::ElementsAre(0, 3, 4, 1, 2, 5));
+}
+
+TEST(AQueue, RunsEarlyWorkInItsPlaceIfNothingWaits) {
+  NumberedPieces pieces;
+
+  pieces.add(0);
+  pieces.add_early(1);
+  const Event last = pieces.add(2);
+  pieces.start();
+  last.wait();
+
+  EXPECT_THAT(pieces.order, testing::ElementsAre(0, 1, 2));
+}
+
+TEST(AQueue, LetsNoWorkOvertakeEarlyWorkThatWaits) {
+  NumberedPieces pieces;
+  Completion gate;
+  Completion later_gate;
+
+  const Event waiting = pieces.add(0, {gate.event()});
+  const Event early = pieces.add_early(1, {later_gate.event()});
+  pieces.add_early(2);
+  const Event last = pieces.add(3);
+  pieces.start();
+  gate.succeed(now());
+  waiting.wait();
+  std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  EXPECT_FALSE(early.is_complete());
+  later_gate.succeed(now());
+  last.wait();
+
+  EXPECT_THAT(pieces.order, testing::ElementsAre(0, 1, 2, 3));
+}
+
+TEST(AQueue, FailsWhatWaitsIfEarlyWorkFails) {
+  const auto host = device();
+  const auto queue = host->make_queue("compute");
+  Completion start;
+  Completion never;
+
+  const Event waiting = queue->submit({start.event(), never.event()}, [] {});
+  queue->submit_early({start.event()}, [] { throw std::runtime_error{"early"}; });
+  start.succeed(now());
+
+  EXPECT_THAT([&] { waiting.wait(); }, testing::ThrowsMessage<std::runtime_error>("early"));
 }
 
 TEST(AQueue, ReturnsFromSubmitBeforeTheWorkEnds) {

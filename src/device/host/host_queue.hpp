@@ -6,8 +6,8 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,6 +18,7 @@
 namespace penstock {
 
 /// One thread that runs pieces of work in order of submission, and sleeps while it has none or waits for another queue.
+/// Before it falls asleep over what a piece waits for, it runs the next early piece whose own waits are over.
 ///
 /// The destructor finishes (or, after a failure, fails) all that was submitted, then joins. It therefore blocks as long
 /// as an event that its work waits for stays undecided: destroy, or fail, what produces such events first. A Completion
@@ -30,17 +31,24 @@ class HostQueue final : public Queue {
   HostQueue(const HostQueue&) = delete;
   HostQueue& operator=(const HostQueue&) = delete;
   Event submit(std::vector<Event> after, std::function<void()> work) override;
+  Event submit_early(std::vector<Event> after, std::function<void()> work) override;
 
  private:
+  enum class Turn : std::uint8_t { own, own_or_earlier };
   struct Piece {
     std::vector<Event> after;
     std::function<void()> work;
+    Turn turn = Turn::own;
     Completion completion;
   };
+  using PiecePointer = std::shared_ptr<Piece>;
 
+  Event submit(Piece piece);
   void run();
-  std::optional<Piece> next_piece();
-  void run_piece(Piece piece);
+  PiecePointer next_piece();
+  PiecePointer next_early_piece();
+  void run_piece(Piece& piece);
+  void wait_for(const Event& event, Turn turn);
   void delay();
 
   const std::uint64_t number_;
@@ -49,7 +57,8 @@ class HostQueue final : public Queue {
   std::exception_ptr failure_;        // of the queue's thread: the first, carried by all later pieces
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Piece> waiting_;
+  std::deque<PiecePointer> waiting_;
+  std::deque<PiecePointer> early_;  // of those waiting, the ones that may run before their turn
   bool closing_ = false;
   std::thread thread_;
 };
