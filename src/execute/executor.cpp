@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "base/error.hpp"
 #include "device/completion.hpp"
@@ -73,6 +74,7 @@ class Executor::Preparation {
     Prepared result;
     result.action = planned.action;
     result.lane = lane_of(planned.action.op);
+    result.runs_early = runs_early(schedule_, planned.action);
     result.after = predecessors(planned, node);
     result.takes = planned.takes;
     for (const auto& buffer : planned.takes) live_[buffer.buffer] = buffer;
@@ -105,12 +107,17 @@ class Executor::Preparation {
   /// would be woken by each, and would each time take the processor from a lane that computes.
   std::vector<std::int32_t> without_implied(const Action& action, std::vector<std::int32_t> positions) const {
     std::sort(positions.begin(), positions.end(), std::greater<>{});
-    std::set<Lane> seen{lane_of(action.op)};
+    // What may run before its place is in order among itself, and complete before its place is past.
+    const bool is_early = runs_early(schedule_, action);
+    std::set<std::pair<Lane, bool>> seen{{lane_of(action.op), is_early}, {lane_of(action.op), true}};
     std::vector<std::int32_t> kept;
     for (const auto position : positions) {
-      const Lane lane = lane_of(plan_.actions[static_cast<std::size_t>(position)].action.op);
+      const Action& before = plan_.actions[static_cast<std::size_t>(position)].action;
+      const Lane lane = lane_of(before.op);
       const bool is_message = lane == Lane::send || lane == Lane::receive;
-      if (is_message ? kept.empty() || kept.back() != position : seen.insert(lane).second) kept.push_back(position);
+      const bool is_new = is_message ? kept.empty() || kept.back() != position
+                                     : seen.insert({lane, runs_early(schedule_, before)}).second;
+      if (is_new) kept.push_back(position);
     }
     std::reverse(kept.begin(), kept.end());
     return kept;
@@ -284,12 +291,13 @@ Event Executor::issue(const Prepared& prepared, std::vector<Event> after) {
   auto& lanes = *resources_.lanes;
   auto* work = resources_.work;
   const auto& action = prepared.action;
+  const auto compute = [work, &prepared] { work->compute(prepared.action, prepared.buffers); };
   switch (prepared.lane) {
     case Lane::compute:
       // Nothing is moved: the memory is free once what used it is done.
       if (is_eviction(action.op)) return lanes.compute->submit(std::move(after), [] {});
-      return lanes.compute->submit(std::move(after),
-                                   [work, &prepared] { work->compute(prepared.action, prepared.buffers); });
+      return prepared.runs_early ? lanes.compute->submit_early(std::move(after), compute)
+                                 : lanes.compute->submit(std::move(after), compute);
     case Lane::cpu:
       return lanes.cpu->submit(std::move(after), [work, &prepared] { work->cpu(prepared.action); });
     case Lane::to_host:

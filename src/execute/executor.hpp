@@ -50,8 +50,9 @@ struct ExecutorResources {
 ///
 /// The list is issued in order from the calling thread: each action takes its planned buffers at its place, is queued
 /// on its lane behind the events of what it needs (semantics) and of what freed its memory (plan), and frees what it
-/// frees. Nothing here decides order. The lanes start once all is issued. Addresses are fixed by the plan, so
-/// everything but the events is prepared once.
+/// frees. Nothing here decides order, but that the place of a W which may run early is its latest: the lane runs it
+/// when it would else wait. The lanes start once all is issued. Addresses are fixed by the plan, so everything but the
+/// events is prepared once.
 class Executor {
  public:
   Executor(const Schedule& schedule, const RankPlan& plan, const ExecutorResources& resources);
@@ -90,6 +91,7 @@ class Executor {
   struct Prepared {
     Action action;
     Lane lane = Lane::compute;
+    bool runs_early = false;
     std::vector<std::int32_t> after;  // list positions
     std::vector<PlannedBuffer> takes;
     std::vector<PlannedBuffer> frees;

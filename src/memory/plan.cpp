@@ -272,14 +272,15 @@ class Planner {
     peak_.remove(planned);
   }
 
-  /// The latest of the positions on each lane; none of the lane of the taker itself.
+  /// The latest of the positions on each lane; none of the lane of the taker itself. That a W which may run early is
+  /// complete says nothing of others on its lane, but before its place is past it is complete itself.
   std::vector<std::int32_t> without_implied(const LaneOfRank& taker, std::vector<std::int32_t> positions) const {
     std::sort(positions.begin(), positions.end(), std::greater<>{});
-    std::vector<LaneOfRank> seen{taker};
+    std::vector<std::pair<LaneOfRank, bool>> seen{{taker, false}, {taker, true}};
     std::vector<std::int32_t> kept;
     for (const std::int32_t position : positions) {
       const Action& action = plan_.actions[static_cast<std::size_t>(position)].action;
-      const auto lane = lane_of_rank(schedule_, {rank_, action});
+      const std::pair lane{lane_of_rank(schedule_, {rank_, action}), runs_early(schedule_, action)};
       if (std::find(seen.begin(), seen.end(), lane) != seen.end()) continue;
       seen.push_back(lane);
       kept.push_back(position);

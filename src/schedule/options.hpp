@@ -87,6 +87,16 @@ constexpr std::array<EnumName<CheckpointMessages>, 2> enum_names(CheckpointMessa
   return {{{CheckpointMessages::asynchronous, "asynchronous"}, {CheckpointMessages::synchronous, "synchronous"}}};
 }
 
+/// Who says when a placed weight gradient runs.
+enum class WeightQueue : std::uint8_t {
+  fixed,   ///< the lists
+  dynamic  ///< the lists say the latest place; it runs before that while its rank waits
+};
+
+constexpr std::array<EnumName<WeightQueue>, 2> enum_names(WeightQueue) {
+  return {{{WeightQueue::fixed, "static"}, {WeightQueue::dynamic, "dynamic"}}};
+}
+
 /// The kinds with a few words on each: "gpipe: all forwards, then all backwards; 1f1b: ...".
 std::string_view help_on_kinds();
 
@@ -105,6 +115,7 @@ struct ScheduleOptions {
   bool split_backward = false;  ///< as WeightGradients::split, where those are whole
   WeightGradients weight_gradients = WeightGradients::whole;
   WeightGrain weight_grain = WeightGrain::whole;  ///< of placed weight gradients
+  WeightQueue weight_queue = WeightQueue::fixed;  ///< likewise
   Exchange exchange = Exchange::none;             ///< slimpipe
   bool vocabulary_parallel = false;               ///< slimpipe: all ranks share head, loss and embedding
   std::optional<std::string> file;                ///< a hand-written schedule in place of a kind
@@ -167,10 +178,13 @@ void describe(Visitor& visit, ScheduleOptions& options) {
   visit("weight_gradients", options.weight_gradients,
         {.help =
              "whole: with those of inputs, B; split: directly behind them, I and W; placed: where the rank would wait, "
-             "as far as memory allows (MEPipe). placed: simulate and plan alone"});
+             "as far as memory allows (MEPipe)"});
   visit("weight_grain", options.weight_grain,
         {.help = "what weight_gradients: placed puts into a wait at once; whole: all that a stage has for a slice; "
                  "product: one matrix product after the other, so that shorter waits are filled too (MEPipe)"});
+  visit("weight_queue", options.weight_queue,
+        {.help = "what decides when those of weight_gradients: placed run; static: how long actions should take; "
+                 "dynamic: when the rank does wait, at the latest when memory or the end of the step asks for it"});
   visit("exchange", options.exchange,
         {.help = "slimpipe: who attends to the keys of a slice; none: the rank of the slice; pairwise: the ranks with "
                  "the most and the fewest keys share theirs, and so on inwards; global: all ranks share all. simulate "

@@ -41,6 +41,7 @@ struct Schedule {
   bool streams_parameters = false;  ///< parameters and gradients are on the device between fetch and eviction only
   bool recomputes_late = false;  ///< R waits for the output's gradient, as where a backward pass recomputes its forward
   bool late_checkpoints = false;      ///< SEND_C and RECV_C wait for the compute action before them in their list
+  bool weights_run_early = false;     ///< the place of a W is its latest: it runs before that while its rank waits
   bool offloads_activations = false;  ///< the activations of a stage are two buffers, one of which may go to the host
   bool tied_embeddings = false;  ///< the last stage's head is the first stage's embedding: one more edge (semantics)
   bool forward_only = false;     ///< evaluation: no backward, nothing kept

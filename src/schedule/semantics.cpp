@@ -179,6 +179,10 @@ Rank holder_of(const Schedule& schedule, const Action& action) {
   return schedule.ranks(pass_of(action.op))[action.stage];
 }
 
+bool runs_early(const Schedule& schedule, const Action& action) {
+  return schedule.weights_run_early && action.op == Op::backward_weight;
+}
+
 Lane lane_of(Op op) {
   switch (op) {
     case Op::forward:

@@ -20,6 +20,9 @@ namespace penstock {
 /// The lane of an op. An eviction moves nothing: it stands on the compute lane, behind the uses that it ends.
 Lane lane_of(Op op);
 
+/// Whether the action may run before its place in the list: a W, while its rank waits. Those of a rank stay in order.
+bool runs_early(const Schedule& schedule, const Action& action);
+
 /// Whether the buffers of the kind live for the whole run; the others are taken and freed by actions.
 bool is_persistent(const Schedule& schedule, BufferKind kind);
 

@@ -12,6 +12,7 @@
 #include "schedule/graph.hpp"
 #include "schedule/passes.hpp"
 #include "schedule/semantics.hpp"
+#include "schedule/text.hpp"
 
 namespace penstock {
 
@@ -78,25 +79,33 @@ class Bound {
 /// What is put into a gap at once: one part of a W, or all that is left of it.
 enum class Grain : std::uint8_t { part, whole };
 
+/// How gaps are filled: one way to place the Ws of a schedule.
+struct Way {
+  WeightOrder order = WeightOrder::shortest;
+  Grain grain = Grain::whole;
+  double overhang = 0;  // shortest: by how much of its length a W may be longer than its gap
+};
+
 /// Runs a schedule without Ws in time and puts them in on the way. When the inputs of an action are there and its rank
 /// is free are both known before it is placed, so each gap is known in full when it is filled.
 class Filling {
  public:
-  Filling(const DependenceGraph& graph, const Schedule& schedule, const Durations& durations, const Bound& bound)
-      : graph_{graph},
+  Filling(const DependenceGraph& graph, const Schedule& schedule, const Durations& durations, const Bound& bound,
+          const Way& way)
+      : way_{way},
+        graph_{graph},
         schedule_{schedule},
         durations_{durations},
         bound_{bound},
         ready_(static_cast<std::size_t>(graph.size())),
         ranks_(schedule.shape.ranks) {}
 
-  /// Takes the nodes in `order`; fills gaps with Ws that are longer by at most `overhang` of their own length.
-  void run(const std::vector<std::int32_t>& order, Grain grain, double overhang) {
-    grain_ = grain;
+  /// Takes the nodes in `order`.
+  void run(const std::vector<std::int32_t>& order) {
     for (const std::int32_t node : order) {
       const ActionOnRank action = graph_.action_of(node);
       const Seconds ready = ready_[static_cast<std::size_t>(node)];
-      if (lane_of(action.action.op) == Lane::compute) fill_gap(action, ready, overhang);
+      if (lane_of(action.action.op) == Lane::compute) fill_gap(action, ready);
       const Seconds end =
           lane_of(action.action.op) == Lane::compute ? append(action, ready) : ready + durations_(action);
       for (const Successor& successor : graph_.successors(node)) {
@@ -126,20 +135,25 @@ class Filling {
   };
 
   /// Puts Ws before `next`, whose inputs are there at `ready`.
-  void fill_gap(const ActionOnRank& next, Seconds ready, double overhang) {
+  void fill_gap(const ActionOnRank& next, Seconds ready) {
     OneRank& rank = ranks_[next.rank];
-    const auto fits = [&] {
-      const Seconds length = length_of(next.rank, rank.kept.front());
-      return rank.free.value + length.value <= ready.value + overhang * length.value;
-    };
-    while (!rank.kept.empty() && fits()) append_weight_gradient(next.rank);
+    while (!rank.kept.empty() && goes_before(next.rank, ready)) append_weight_gradient(next.rank);
     while (!rank.kept.empty() && !bound_.allows(next, rank.kept.size(), rank.in_use)) append_weight_gradient(next.rank);
+  }
+
+  /// Whether the next W of the rank goes before an action whose inputs are there at `ready`.
+  bool goes_before(Rank number, Seconds ready) const {
+    const OneRank& rank = ranks_[number];
+    if (way_.order == WeightOrder::latest) return false;
+    if (way_.order == WeightOrder::waiting) return rank.free < ready;
+    const Seconds length = length_of(number, rank.kept.front());
+    return rank.free.value + length.value <= ready.value + way_.overhang * length.value;
   }
 
   /// Of what would be put into a gap next.
   Seconds length_of(Rank rank, Action weight) const {
     Seconds length = durations_({rank, weight});
-    while (grain_ == Grain::whole && !completes_weight(weight)) {
+    while (way_.grain == Grain::whole && !completes_weight(weight)) {
       ++weight.part;
       length += durations_({rank, weight});
     }
@@ -158,7 +172,7 @@ class Filling {
         ++kept.front().part;
       }
       append({rank, weight}, ranks_[rank].free);
-    } while (grain_ == Grain::whole && !completes);
+    } while (way_.grain == Grain::whole && !completes);
   }
 
   bool completes_weight(const Action& action) const {
@@ -183,23 +197,43 @@ class Filling {
 
   static constexpr std::uint8_t first_part = 1;
 
+  Way way_;
   const DependenceGraph& graph_;
   const Schedule& schedule_;
   const Durations& durations_;
   const Bound& bound_;
-  Grain grain_ = Grain::whole;
   std::vector<Seconds> ready_;  // of each node: when what it waits for has ended
   PerRank<OneRank> ranks_;
 };
 
-/// Parts together are tried too, so that a schedule with parts takes no longer than one without.
-std::vector<Grain> grains_of(const Schedule& schedule) {
+/// What is tried. Parts together too, so that a schedule with parts takes no longer than one without.
+std::vector<Way> ways_to_place(const Schedule& schedule, WeightOrder order) {
+  if (order != WeightOrder::shortest) return {{order, Grain::part}};
   const auto& parts = schedule.weight_parts;
   const bool has_parts = std::any_of(parts.begin(), parts.end(), [](std::uint8_t count) { return count > 1; });
-  return has_parts ? std::vector{Grain::whole, Grain::part} : std::vector{Grain::whole};
+  std::vector<Way> ways;
+  for (const Grain grain : {Grain::whole, Grain::part}) {
+    if (grain == Grain::part && !has_parts) continue;
+    for (const double overhang : {1.0, 0.75, 0.5, 0.25, 0.0}) ways.push_back({order, grain, overhang});
+  }
+  return ways;
 }
 
-Schedule placed(const Schedule& schedule, const Durations& durations, const Bound& bound) {
+void refuse_placed(const Schedule& schedule) {
+  for (const auto& list : schedule.actions) {
+    for (const Action& action : list) {
+      if (action.op == Op::forward || action.op == Op::backward || action.op == Op::recompute) continue;
+      fail(ExitCode::bad_input,
+           "the weight gradients of schedule '{}' cannot be placed: it lists {} already, where forwards and backwards "
+           "(F, "
+           "B, R) alone were expected; leave out schedule.weight_gradients: placed",
+           schedule.name, to_text(action));
+    }
+  }
+}
+
+Schedule placed(const Schedule& schedule, const Durations& durations, const Bound& bound, WeightOrder weights) {
+  refuse_placed(schedule);
   const Schedule inputs = add_communication(without_weight_gradients(schedule));
   const ScheduleIndex index{inputs};
   const DependenceGraph graph{index};
@@ -212,14 +246,12 @@ Schedule placed(const Schedule& schedule, const Durations& durations, const Boun
   }
   Schedule result = schedule;
   Seconds shortest{std::numeric_limits<double>::infinity()};
-  for (const Grain grain : grains_of(schedule)) {
-    for (const double overhang : {1.0, 0.75, 0.5, 0.25, 0.0}) {
-      Filling filling{graph, schedule, durations, bound};
-      filling.run(*order, grain, overhang);
-      if (filling.step() >= shortest) continue;
-      shortest = filling.step();
-      for (const Rank rank : all<Rank>(schedule.shape.ranks)) result.actions[rank] = filling.list(rank);
-    }
+  for (const Way& way : ways_to_place(schedule, weights)) {
+    Filling filling{graph, schedule, durations, bound, way};
+    filling.run(*order);
+    if (filling.step() >= shortest) continue;
+    shortest = filling.step();
+    for (const Rank rank : all<Rank>(schedule.shape.ranks)) result.actions[rank] = filling.list(rank);
   }
   return result;
 }
@@ -234,11 +266,12 @@ Schedule place_weight_gradients(const Schedule& schedule, const Durations& durat
   if (limit < 1) {
     fail(ExitCode::bad_input, "at most {} weight gradients were to wait on a rank; expected at least 1", limit);
   }
-  return placed(schedule, durations, Bound{limit});
+  return placed(schedule, durations, Bound{limit}, WeightOrder::shortest);
 }
 
-Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, const WeightRoom& room) {
-  return placed(schedule, durations, Bound{room, schedule});
+Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, const WeightRoom& room,
+                                WeightOrder order) {
+  return placed(schedule, durations, Bound{room, schedule}, order);
 }
 
 }  // namespace penstock

@@ -20,6 +20,13 @@ struct WeightRoom {
   PerStage<Bytes> operands;  ///< likewise from I to W
 };
 
+/// Where each W goes between its I and the latest place that the bound allows.
+enum class WeightOrder : std::uint8_t {
+  shortest,  ///< where it makes the step shortest
+  waiting,   ///< where its rank first waits, as if nobody knew for how long: what WeightQueue::dynamic comes to
+  latest     ///< the latest place
+};
+
 /// unit_duration of each action.
 Durations unit_durations();
 
@@ -42,7 +49,9 @@ Durations unit_durations();
 Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, std::int32_t limit);
 
 /// The same with as many kept as there is room for: F, R and I wait for earlier Ws that free what they take. A rank
-/// whose actions do not fit even with each W directly behind its I has more than its room.
-Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, const WeightRoom& room);
+/// whose actions do not fit even with each W directly behind its I has more than its room. With an order other than
+/// `shortest` what is said above of the length of the step does not hold.
+Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, const WeightRoom& room,
+                                WeightOrder order = WeightOrder::shortest);
 
 }  // namespace penstock

@@ -61,11 +61,15 @@ class RecordingWork : public MemoryWork {
 class LonelyTransport : public Transport {
  public:
   explicit LonelyTransport(Device& device) : device_{device} {}
+  std::function<void(int peer, Kind kind)> on_receive;  ///< before a message is there
   Event send(int peer, Kind kind, std::vector<Event> after, const std::byte* /*data*/, Bytes /*bytes*/) override {
     return channel(peer, kind, 0).submit(std::move(after), [] {});
   }
   Event receive(int peer, Kind kind, std::vector<Event> after, std::byte* data, Bytes bytes) override {
-    return channel(peer, kind, 1).submit(std::move(after), [=] { std::fill_n(data, bytes.value, std::byte{0}); });
+    return channel(peer, kind, 1).submit(std::move(after), [this, peer, kind, data, bytes] {
+      if (on_receive) on_receive(peer, kind);
+      std::fill_n(data, bytes.value, std::byte{0});
+    });
   }
 
  private:

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.hpp"
 #include "memory/plan.hpp"
 #include "schedule/graph.hpp"
 #include "schedule/passes.hpp"
@@ -148,6 +150,84 @@ TEST(PlaceWeightParts, KeepsNoMoreBytesThanThereIsRoomFor) {
       EXPECT_EQ(kept, 0);
     }
   }
+}
+
+// --- orders of a queue whose Ws are taken at run time
+
+/// For so many units, of which each keeps 3 bytes from F and 1 more from I.
+WeightRoom room_of_units(const Schedule& schedule, std::int64_t units) {
+  return {PerRank<Bytes>(schedule.shape.ranks, Bytes{4 * units}), PerStage<Bytes>(schedule.shape.stages, Bytes{3}),
+          PerStage<Bytes>(schedule.shape.stages, Bytes{1})};
+}
+
+bool is_weight(const Action& action) {
+  return action.op == Op::backward_weight;
+}
+
+TEST(PlaceWeightsLatest, PutsAllAtTheEndIfThereIsRoom) {
+  const Schedule schedule = in_parts(svpp({.pipeline = 4, .virtual_stages = 2, .micro_batches = 2, .slices = 4}), 7);
+
+  const Schedule placed =
+      place_weight_gradients(schedule, with_attention(0.3, 7), room_of_units(schedule, 1000), WeightOrder::latest);
+
+  EXPECT_TRUE(validate(complete(placed, {})).empty());
+  for (const auto& list : placed.actions) {
+    const auto first = std::find_if(list.begin(), list.end(), is_weight);
+    EXPECT_EQ(std::count_if(first, list.end(), is_weight), 2 * 2 * 4 * 7);
+    EXPECT_TRUE(std::all_of(first, list.end(), is_weight));
+  }
+}
+
+TEST(PlaceWeightsLatest, PutsEachBeforeWhatHasNoRoomElse) {
+  // Seven units are in flight on the first rank, and there is room for two more.
+  const Schedule schedule = in_parts(svpp({.pipeline = 4, .micro_batches = 4, .slices = 4}), 3);
+
+  const Schedule placed =
+      place_weight_gradients(schedule, with_attention(0.3, 3), room_of_units(schedule, 9), WeightOrder::latest);
+
+  EXPECT_TRUE(validate(complete(placed, {})).empty());
+  for (const auto& list : placed.actions) {
+    std::int64_t bytes = 0;
+    for (auto action = list.begin(); action != list.end(); ++action) {
+      const auto taken = action->op == Op::forward ? 3 : action->op == Op::backward_input ? 1 : 0;
+      const bool completes = is_weight(*action) && action->part == 3;
+      // The first part of a W stands where what follows its last part would not have fitted.
+      if (completes && action + 1 != list.end() && !is_weight(*(action + 1))) {
+        EXPECT_GT(bytes + ((action + 1)->op == Op::forward ? 3 : 1), 36);
+      }
+      bytes += taken - (completes ? 4 : 0);
+      EXPECT_LE(bytes, 36);
+    }
+  }
+}
+
+TEST(PlaceWeightsWaiting, LeavesNoRankIdleThatHasOne) {
+  for (const double attention : {0.0, 0.1, 0.7}) {
+    const Schedule schedule = in_parts(svpp({.pipeline = 8, .virtual_stages = 2, .micro_batches = 3, .slices = 8}), 7);
+    const auto durations = with_attention(attention, 7);
+
+    const Schedule placed =
+        place_weight_gradients(schedule, durations, room_of_units(schedule, 1000), WeightOrder::waiting);
+
+    const Timeline timeline = simulate(complete(placed, {}), durations);
+    std::vector<Seconds> ends(8);
+    std::vector<std::int64_t> kept(8);
+    for (const Span& span : timeline.spans) {  // of a rank in list order
+      if (span.lane != Lane::compute) continue;
+      const auto rank = static_cast<std::size_t>(span.rank);
+      if (span.start.value > ends[rank].value + rounding) EXPECT_EQ(kept[rank], 0) << "attention " << attention;
+      ends[rank] = span.end;
+      if (span.action.op == Op::backward_input) kept[rank] += 7;
+      if (is_weight(span.action)) --kept[rank];
+    }
+    EXPECT_THAT(kept, testing::Each(0));
+  }
+}
+
+TEST(PlaceWeights, RefusesASchedulesOwnPlaces) {
+  const Schedule split = split_weight_gradients(svpp({.pipeline = 2, .micro_batches = 2, .slices = 2}));
+
+  EXPECT_THROW(place_weight_gradients(split, unit_durations(), 3), Error);
 }
 
 }  // namespace
