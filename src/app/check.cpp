@@ -102,7 +102,7 @@ ExitCode check(const CheckCommand& command) {
   refuse_what_cannot_run(deck);
   Workers workers{deck.device.threads};
   const auto kernels = make_host_kernels(workers);
-  const auto plan = make_run_plan(run_shape(deck), *kernels);
+  const auto plan = make_run_plan(run_shape(deck, command.deck), *kernels);
   if (!command.json) {
     for (const auto& line : notes_on(deck)) fmt::print("note: {}\n", line);
     print_tables(plan);

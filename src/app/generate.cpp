@@ -55,7 +55,7 @@ ExitCode generate(const GenerateCommand& command, int* argc, char*** argv) {
         world, [&] { return prompt_tokens(*tokenizer, command.prompt, model_spec(deck).vocabulary, "--prompt"); });
     const auto plan = jointly(world, [&] {
       Workers workers{deck.device.threads};
-      auto laid_out = make_run_plan(run_shape(deck), *make_host_kernels(workers));
+      auto laid_out = make_run_plan(run_shape(deck, command.checkpoint), *make_host_kernels(workers));
       check_fits(laid_out);
       return laid_out;
     });

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "app/modelled.hpp"
 #include "app/text_file.hpp"
 #include "base/counted.hpp"
 #include "base/error.hpp"
@@ -39,7 +40,7 @@ bool steps_wait_for_norm(const Deck& deck) {
   return optimizer.clip > 0 || optimizer.non_finite == NonFinite::skip;
 }
 
-RunShape run_shape(const Deck& deck) {
+RunShape run_shape(const Deck& deck, const std::string& deck_path) {
   RunShape shape;
   shape.model = model_spec(deck);
   shape.pipeline = deck.parallel.pipeline;
@@ -47,6 +48,7 @@ RunShape run_shape(const Deck& deck) {
   shape.layers_per_stage = deck.parallel.layers_per_stage;
   shape.schedule = deck.schedule;
   if (deck.schedule.file) shape.schedule_csv = read_text(*deck.schedule.file);
+  if (deck.schedule.weight_gradients == WeightGradients::placed) shape.durations = expected_durations(deck, deck_path);
   shape.recompute = deck.memory.recompute;
   shape.stream_parameters = deck.memory.parameters == Place::host;
   shape.resident_stages = deck.memory.resident_stages;

@@ -13,8 +13,9 @@ namespace penstock {
 /// Whether the optimizer's steps wait for the norm of the whole step's gradients: to clip by it, or to skip.
 bool steps_wait_for_norm(const Deck& deck);
 
-/// What a deck asks of the plan of its run. Reads schedule.file. @throws Error damaged_input if that cannot be read.
-RunShape run_shape(const Deck& deck);
+/// What a deck asks of the plan of its run. Reads schedule.file, and to place weight gradients the hardware file.
+/// @throws Error damaged_input if the schedule cannot be read; as expected_durations
+RunShape run_shape(const Deck& deck, const std::string& deck_path);
 
 /// Refuses overrides of keys of a hardware file, which a run that trains does not look at. @throws Error bad_input
 void refuse_hardware_overrides(const std::vector<std::string>& overrides);

@@ -2,6 +2,7 @@
 #include "app/modelled.hpp"
 
 #include <filesystem>
+#include <memory>
 
 #include "app/job.hpp"
 #include "app/text_file.hpp"
@@ -87,6 +88,13 @@ ModelledRun modelled_run(const Deck& deck, const HardwareOptions& hardware) {
   run.resident_stages = deck.memory.resident_stages;
   run.capacity = device_capacity(deck, hardware);
   return run;
+}
+
+Durations expected_durations(const Deck& deck, const std::string& deck_path) {
+  ModelledRun run = modelled_run(deck, deck.hardware ? hardware_of(deck, deck_path, {}) : flop_hardware());
+  run.schedule.weight_gradients = WeightGradients::split;
+  const auto priced = std::make_shared<const Priced>(price(run));
+  return [priced](const ActionOnRank& node) { return priced->costs.price(priced->schedule, node); };
 }
 
 Priced price_valid(const ModelledRun& run) {

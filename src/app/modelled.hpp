@@ -9,6 +9,7 @@
 #include "config/deck.hpp"
 #include "cost/hardware.hpp"
 #include "plan/modelled_run.hpp"
+#include "schedule/weight_placement.hpp"
 
 namespace penstock {
 
@@ -38,6 +39,11 @@ std::string absolute_hardware_path(const Deck& deck, const std::string& deck_pat
 /// What the deck asks of the models of cost. Reads schedule.file.
 /// @throws Error damaged_input if that cannot be read
 ModelledRun modelled_run(const Deck& deck, const HardwareOptions& hardware = unit_hardware());
+
+/// How long the actions of a run that trains should take, for the place of its weight gradients: by the hardware file
+/// that the deck names, else by their FLOPs.
+/// @throws Error bad_input for a hardware file that breaks a rule, and as price
+Durations expected_durations(const Deck& deck, const std::string& deck_path);
 
 /// price(run), and the proof that a hand-written schedule can run.
 /// @throws Error bad_input for what the schedule or the models of cost do not allow; damaged_input with all findings of

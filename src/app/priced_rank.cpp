@@ -58,7 +58,7 @@ Timeline PricedSchedule::simulate(Rank rank, const std::optional<LateAction>& la
     const bool is_late = late && node.rank == rank && node.action == late->action;
     return price_of(node) + (is_late ? late->seconds : Seconds{0});
   };
-  return penstock::simulate(priced_.schedule, with_delay, {plans_.begin(), plans_.end()}, link_uses(), &times);
+  return simulated_timeline(priced_, plans_, with_delay, link_uses(), times);
 }
 
 LateAction late_in_the_middle(const Schedule& schedule, Rank rank, Seconds seconds) {

@@ -43,7 +43,7 @@ Drawn of_csv(const std::string& path) {
 Drawn of_deck(const ShowCommand& command) {
   const auto modelled = read_modelled_deck(command.file, command.overrides);
   const Priced priced = price_valid(modelled_run(modelled.deck, modelled.hardware));
-  if (modelled.hardware.unit) return in_units(priced.schedule);
+  if (modelled.hardware.unit) return in_units(priced.expected.value_or(priced.schedule));
   auto step = simulate(priced, plan_ranks(priced));
   return {priced.schedule, std::move(step.timeline), step.times, "on " + modelled.hardware.name, TimeUnit::second};
 }

@@ -58,7 +58,7 @@ ExitCode train_on_all_ranks(const TrainCommand& command, const Communicator& wor
             command.deck, deck.output.directory);
   for (const auto& line : notes_on(deck)) log::note("note: {}", line);
   if (is_priced) return run_priced(command, deck, world);
-  TrainingRun run{deck, world, command.resume};
+  TrainingRun run{deck, command.deck, world, command.resume};
   return run.run();
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <utility>
 
 #include "app/batches.hpp"
@@ -18,18 +19,32 @@
 #include "comm/agreement.hpp"
 #include "config/listing.hpp"
 #include "model/parameters.hpp"
+#include "schedule/text.hpp"
 #include "trace/trace_file.hpp"
 
 namespace penstock {
 namespace {
 
-RunPlan plan_on_all_ranks(const Deck& deck, const Communicator& world) {
-  return jointly(world, [&] {
-    Workers workers{deck.device.threads};
-    auto plan = make_run_plan(run_shape(deck), *make_host_kernels(workers));
-    check_fits(plan);
-    return plan;
+/// Ranks that run different lists would wait for each other for ever.
+void refuse_other_lists(const Schedule& schedule, const Communicator& world) {
+  const auto own = static_cast<std::int64_t>(std::hash<std::string>{}(write_schedule_csv(schedule)));
+  const auto all = world.all_gather(own);
+  jointly(world, [&] {
+    if (own == all.front()) return;
+    fail(ExitCode::bad_input,
+         "this rank has another schedule than rank 0: let schedule.file and hardware name the same files on all ranks");
   });
+}
+
+RunPlan plan_on_all_ranks(const Deck& deck, const std::string& deck_path, const Communicator& world) {
+  auto plan = jointly(world, [&] {
+    Workers workers{deck.device.threads};
+    auto own = make_run_plan(run_shape(deck, deck_path), *make_host_kernels(workers));
+    check_fits(own);
+    return own;
+  });
+  refuse_other_lists(plan.training.schedule, world);
+  return plan;
 }
 
 }  // namespace
@@ -46,11 +61,12 @@ BeforeEnd TrainingRun::before_end() const {
   };
 }
 
-TrainingRun::TrainingRun(const Deck& deck, const Communicator& world, const std::string& resume)
+TrainingRun::TrainingRun(const Deck& deck, const std::string& deck_path, const Communicator& world,
+                         const std::string& resume)
     : deck_{deck},
       world_{&world},
       data_{open_training_data(deck, world)},
-      plan_{plan_on_all_ranks(deck, world)},
+      plan_{plan_on_all_ranks(deck, deck_path, world)},
       rule_{deck.training.optimizer, deck.training.steps},
       state_{plan_, world, deck.device, deck.testing.delays, {deck.parallel.ranks_per_node}},
       work_{{&plan_, state_.place().coordinate, &state_.kernels(), &state_.cpu_workers(), &state_.stages(),

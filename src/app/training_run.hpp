@@ -37,7 +37,7 @@ class TrainingRun {
  public:
   /// Plans, opens the data, reserves memory, and starts from the initial weights or from a checkpoint. `resume`:
   /// "auto", "none" or a file. @throws AgreedError for what is wrong with deck, data, memory or checkpoint.
-  TrainingRun(const Deck& deck, const Communicator& world, const std::string& resume);
+  TrainingRun(const Deck& deck, const std::string& deck_path, const Communicator& world, const std::string& resume);
 
   /// Trains to the last step or to a stop request. Returns finished or stopped_early.
   ExitCode run();

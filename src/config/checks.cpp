@@ -178,6 +178,14 @@ void check_lockstep_options(const ScheduleOptions& schedule, BrokenRules& broken
   }
 }
 
+void check_weight_queue(const ScheduleOptions& schedule, BrokenRules& broken) {
+  if (schedule.weight_queue == WeightQueue::fixed || schedule.weight_gradients == WeightGradients::placed) return;
+  broken.add({"schedule.weight_queue", "schedule.weight_gradients"},
+             "is {}, but weight_gradients is {}: only those that are placed can wait in a queue; set weight_gradients: "
+             "placed",
+             deck_name(schedule.weight_queue), deck_name(schedule.weight_gradients));
+}
+
 void check_slices(const Deck& deck, BrokenRules& broken) {
   if (deck.schedule.file || deck.schedule.slices <= deck.training.sequence) return;
   broken.add({"schedule.slices", "training.sequence"}, "{} slices cannot be cut from sequences of {} tokens",
@@ -251,8 +259,6 @@ void check_priced(const Deck& deck, BrokenRules& broken) {
 
 template <class Refuse>
 void refuse_schedule(const ScheduleOptions& schedule, const Refuse& refuse) {
-  const WeightGradients weights = schedule.weight_gradients;
-  refuse(weights == WeightGradients::placed, "schedule.weight_gradients", deck_name(weights), "choose whole or split");
   refuse(schedule.exchange != Exchange::none, "schedule.exchange", deck_name(schedule.exchange), "choose none");
   refuse(schedule.vocabulary_parallel, "schedule.vocabulary_parallel", true, "set false");
 }
@@ -279,6 +285,7 @@ std::vector<BrokenRule> check_deck(const Deck& deck, DeckUse use) {
   check_stages(deck, broken);
   check_kind(deck, broken);
   check_lockstep_options(deck.schedule, broken);
+  check_weight_queue(deck.schedule, broken);
   check_slices(deck, broken);
   check_learning_rate(deck.training, broken);
   check_texts(deck, use, broken);

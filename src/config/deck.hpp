@@ -29,7 +29,7 @@ struct Deck {
   DeviceOptions device;
   OutputOptions output;
   TestingOptions testing;
-  std::optional<std::string> hardware;  ///< file of the machine that simulate and plan count with
+  std::optional<std::string> hardware;  ///< file of the machine that is counted with
   Exposure exposure;
   PlanOptions plan;
   friend bool operator==(const Deck&, const Deck&) = default;
@@ -46,10 +46,13 @@ void describe(Visitor& visit, Deck& deck) {
   visit("device", deck.device, {.help = "on what"});
   visit("output", deck.output, {.help = "what is written"});
   visit("testing", deck.testing, {.help = "faults put in on purpose, for tests of Penstock itself"});
-  visit("hardware", deck.hardware,
-        {.help = "the file of the machine that simulate and plan count with (doc/hardware.md), relative to the working "
-                 "directory, or else to the deck's folder",
-         .when_absent = "unit hardware: F, R, I and W take 1 s and B 2 s for each block of layers and slice"});
+  visit(
+      "hardware", deck.hardware,
+      {.help =
+           "the file of the machine that simulate and plan count with, and by whose times weight gradients are placed "
+           "(doc/hardware.md), relative to the working directory, or else to the deck's folder",
+       .when_absent = "unit hardware: F, R, I and W take 1 s and B 2 s for each block of layers and slice; training "
+                      "counts FLOPs"});
   visit("plan", deck.plan, {.help = "what `penstock plan` searches"});
   visit("exposure", deck.exposure,
         {.help = "the share of each kind of communication inside an action that nothing hides, for simulate and plan"});

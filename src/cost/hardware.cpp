@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 
 namespace penstock {
 namespace {
@@ -63,6 +65,19 @@ HardwareOptions unit_hardware() {
   HardwareOptions options;
   options.name = "unit";
   options.unit = true;
+  return options;
+}
+
+HardwareOptions flop_hardware() {
+  const Bytes at_once{std::numeric_limits<std::int64_t>::max()};
+  const LinkFigures link{.bandwidth = at_once, .latency = {}};
+  HardwareOptions options;
+  options.name = "FLOPs";
+  options.device = {.memory = at_once, .reserve = {}, .bandwidth = at_once, .launch_latency = {}};
+  options.products = {.peak = 1e12, .nominal_peak = {}, .efficiency = {1}, .sizes = {}};
+  options.attention = {.fused = true, .forward = 1, .backward = 1};
+  options.node = {.devices = 1, .host_memory = at_once, .optimizer_rate = std::numeric_limits<double>::max()};
+  options.inside = options.between = options.to_device = options.to_host = link;
   return options;
 }
 

@@ -170,6 +170,10 @@ std::vector<BrokenRule> check_hardware(const HardwareOptions& options);
 /// The options of unit hardware, for tests and for decks that name no file.
 HardwareOptions unit_hardware();
 
+/// A machine that does nothing but matrix products and attention, at 1 TFLOP/s, and all else at once: its seconds are
+/// FLOPs, for whoever has no figures of a real one.
+HardwareOptions flop_hardware();
+
 /// Share of the peak that a product of this size reaches, size the cube root of rows x columns x inner.
 double efficiency_at(const ProductFigures& figures, double size);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "execute/weight_schedule.hpp"
 #include "schedule/generators.hpp"
 #include "schedule/kinds.hpp"
 #include "schedule/passes.hpp"
@@ -75,7 +76,7 @@ void cut_layers(RunPlan& plan, Schedule& compute) {
   compute.backward->fed_by = feeding_stages(plan.partition, plan.backward_partition);
 }
 
-Schedule training_schedule(const RunShape& shape, const Schedule& compute) {
+Schedule complete_schedule(const RunShape& shape, const Schedule& compute) {
   CompletionOptions options;
   options.recompute = PerStage<bool>{compute.ranks(Pass::backward).size(), shape.recompute == Recompute::full};
   options.split_weight_gradients = shape.schedule.splits_backward();
@@ -84,9 +85,16 @@ Schedule training_schedule(const RunShape& shape, const Schedule& compute) {
   options.late_checkpoints = shape.schedule.checkpoint_messages == CheckpointMessages::synchronous;
   options.stream_parameters = shape.stream_parameters;
   options.resident_stages = shape.resident_stages;
-  auto schedule = complete(compute, options);
-  require_valid(schedule, validate(schedule));
-  return schedule;
+  return complete(compute, options);
+}
+
+/// Puts the weight gradients where the deck wants them, if it says so.
+void place_weight_gradients(RunPlan& plan, const Schedule& compute) {
+  if (plan.shape.schedule.weight_gradients != WeightGradients::placed) return;
+  require_placeable(plan.shape.schedule, plan.training.schedule.streams_parameters, false);
+  const auto complete = [&](const Schedule& schedule) { return complete_schedule(plan.shape, schedule); };
+  plan.training.schedule = with_placed_weight_gradients(plan, compute, complete);
+  require_valid(plan.training.schedule, validate(plan.training.schedule));
 }
 
 /// A forward-only schedule over the same stages on the same ranks, in the same slices.
@@ -194,8 +202,9 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
   plan.shape = shape;
   Schedule compute = compute_schedule(shape);
   cut_layers(plan, compute);
-  plan.training.schedule = training_schedule(shape, compute);
+  plan.training.schedule = complete_schedule(shape, compute);
   const Schedule& schedule = plan.training.schedule;
+  require_valid(schedule, validate(schedule));
   check_slices(shape, schedule);
   const std::int32_t slices = schedule.shape.slices;
   plan.training.stages = stage_shapes(shape, plan.partition, shape.micro_batch, slices);
@@ -216,6 +225,7 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
         lay_out_persistent({&plan.training.schedule, &plan.validation.schedule, &plan.generation.schedule}, rank,
                            {plan.training.bytes, plan.validation.bytes, plan.generation.bytes}));
   }
+  place_weight_gradients(plan, compute);
   for (auto* planned : {&plan.training, &plan.validation, &plan.generation}) plan_ranks(*planned, plan.persistent);
   require_valid_with_memory(plan.training);
   return plan;

@@ -2,13 +2,13 @@
 #include "plan/modelled_run.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <utility>
 
 #include "base/counted.hpp"
 #include "base/error.hpp"
 #include "cost/model_cost.hpp"
+#include "memory/weight_memory.hpp"
 #include "schedule/kinds.hpp"
 #include "schedule/partition.hpp"
 #include "schedule/semantics.hpp"
@@ -155,25 +155,6 @@ Priced priced(const ModelledRun& run, CostShape cost, const Schedule& compute) {
   return {std::move(schedule), CostModel{std::move(cost), run.hardware}};
 }
 
-/// What a rank has left for activations and operands of weight gradients, beside the most that all else takes.
-WeightRoom weight_room(const Priced& split, Bytes capacity) {
-  WeightRoom room;
-  PerStage<StageBytes> others = split.costs.bytes();
-  for (StageBytes& stage : others) {
-    for (const auto& [kind, sizes] :
-         {std::pair{BufferKind::activations, &room.kept}, std::pair{BufferKind::weight_operands, &room.operands}}) {
-      Bytes& bytes = stage[static_cast<std::size_t>(kind)];
-      sizes->push_back({round_up(bytes.value, buffer_alignment)});
-      bytes = Bytes{0};
-    }
-  }
-  for (const Rank rank : all<Rank>(split.schedule.shape.ranks)) {
-    const auto persistent = lay_out_persistent({&split.schedule}, rank, {others});
-    room.of_rank.push_back(capacity - most_live_bytes(split.schedule, rank, others, persistent));
-  }
-  return room;
-}
-
 /// Into how many parts the W of each stage is cut.
 PerStage<std::uint8_t> weight_parts(const ModelledRun& run, const Priced& split) {
   if (run.schedule.weight_grain == WeightGrain::whole) return {};
@@ -184,33 +165,38 @@ PerStage<std::uint8_t> weight_parts(const ModelledRun& run, const Priced& split)
   return parts;
 }
 
-/// The schedule with each W where its rank would wait, by the prices of the run.
-Schedule with_placed_weight_gradients(const ModelledRun& run, const CostShape& cost, const Schedule& compute) {
-  if (!entry_of(run.schedule.kind).limits.places_weight_gradients || run.stream_parameters || offloads(run)) {
-    fail(ExitCode::bad_input,
-         "schedule.weight_gradients: placed moves weight gradients away from their backward, and schedule {} {}; set "
-         "whole",
-         deck_name(run.schedule.kind),
-         run.stream_parameters ? "would have to fetch its parameters from the host again"
-         : offloads(run)       ? "would have to fetch its activations from the host again"
-                               : "has a place for them");
+/// Where all of a schedule keeps the persistent buffers of each rank.
+PerRank<PersistentLayout> persistent_layouts(const Priced& priced) {
+  PerRank<PersistentLayout> layouts;
+  for (const Rank rank : all<Rank>(priced.schedule.shape.ranks)) {
+    layouts.push_back(lay_out_persistent({&priced.schedule}, rank, {priced.costs.bytes()}));
   }
-  Priced split = priced(run, cost, compute);
-  split.schedule.weight_parts = weight_parts(run, split);
-  const Durations durations = [&](const ActionOnRank& node) { return split.costs.price(split.schedule, node); };
-  Schedule recomputing = run.recompute == Recompute::full ? add_recompute(compute, split.schedule.recompute) : compute;
-  recomputing.weight_parts = split.schedule.weight_parts;
-  const Bytes capacity = run.capacity.value_or(Bytes{std::numeric_limits<std::int64_t>::max()});
-  // What is live at once fits at first; so must the addresses, between which holes are left.
-  Bytes room = capacity;
-  constexpr int most_attempts = 4;
-  for (int attempt = 1;; ++attempt) {
-    Schedule placed = place_weight_gradients(recomputing, durations, weight_room(split, room));
-    if (!run.capacity || attempt == most_attempts) return placed;
-    const Bytes peak = most_planned_bytes(priced(run, cost, placed));
-    if (peak <= capacity) return placed;
-    room = room - (peak - capacity);
+  return layouts;
+}
+
+/// The plans of the schedule that runs, or of that which is expected.
+PerRank<RankPlan> plan_ranks(const Priced& priced, const Schedule& schedule) {
+  const auto persistent = persistent_layouts(priced);
+  PerRank<RankPlan> plans;
+  for (const Rank rank : all<Rank>(schedule.shape.ranks)) {
+    plans.push_back(plan_rank(schedule, rank, priced.costs.bytes(), persistent[rank]));
   }
+  return plans;
+}
+
+/// The schedule with each W in its place, by the prices of the run.
+Schedule with_placed_weight_gradients(const ModelledRun& run, const CostShape& cost, const Schedule& compute,
+                                      WeightOrder order) {
+  require_placeable(run.schedule, run.stream_parameters, offloads(run));
+  const Priced split = priced(run, cost, compute);
+  Schedule in_parts = compute;
+  in_parts.weight_parts = weight_parts(run, split);
+  const WeightMemory memory{.complete = [&](const Schedule& schedule) { return complete_schedule(run, schedule); },
+                            .bytes = split.costs.bytes(),
+                            .persistent = persistent_layouts(split),
+                            .capacity = run.capacity};
+  const Durations durations = [&](const ActionOnRank& node) { return split.costs.price(in_parts, node); };
+  return place_weight_gradients(in_parts, memory, durations, order);
 }
 
 }  // namespace
@@ -242,10 +228,14 @@ Priced price(const ModelledRun& run) {
   CostShape cost = run.cost;
   Schedule compute = compute_schedule(run);
   cut_layers(run, cost, compute);
-  if (run.schedule.weight_gradients == WeightGradients::placed) {
-    compute = with_placed_weight_gradients(run, cost, compute);
+  if (run.schedule.weight_gradients != WeightGradients::placed) return priced(run, std::move(cost), compute);
+  if (run.schedule.weight_queue == WeightQueue::fixed) {
+    return priced(run, cost, with_placed_weight_gradients(run, cost, compute, WeightOrder::shortest));
   }
-  return priced(run, std::move(cost), compute);
+  Priced result = priced(run, cost, with_placed_weight_gradients(run, cost, compute, WeightOrder::latest));
+  result.schedule.weights_run_early = true;
+  result.expected = complete_schedule(run, with_placed_weight_gradients(run, cost, compute, WeightOrder::waiting));
+  return result;
 }
 
 Bytes most_planned_bytes(const Priced& priced) {
@@ -255,12 +245,7 @@ Bytes most_planned_bytes(const Priced& priced) {
 }
 
 PerRank<RankPlan> plan_ranks(const Priced& priced) {
-  PerRank<RankPlan> plans;
-  for (const Rank rank : all<Rank>(priced.schedule.shape.ranks)) {
-    const auto persistent = lay_out_persistent({&priced.schedule}, rank, {priced.costs.bytes()});
-    plans.push_back(plan_rank(priced.schedule, rank, priced.costs.bytes(), persistent));
-  }
-  return plans;
+  return plan_ranks(priced, priced.schedule);
 }
 
 Bytes most_host_bytes(const Priced& priced) {
@@ -293,10 +278,16 @@ double utilization_of(const Priced& priced, Seconds step) {
   return model_flops_utilization(priced.costs.shape(), priced.schedule.shape.micro_batches, step, peak);
 }
 
+Timeline simulated_timeline(const Priced& priced, const PerRank<RankPlan>& plans, const Prices& prices,
+                            const LinkUses& links, StepTimes& times) {
+  const Schedule& schedule = priced.expected ? *priced.expected : priced.schedule;
+  const auto in_time = priced.expected ? plan_ranks(priced, schedule) : plans;
+  return simulate(schedule, prices, {in_time.begin(), in_time.end()}, links, &times);
+}
+
 SimulatedStep simulate(const Priced& priced, const PerRank<RankPlan>& plans) {
-  const std::vector<RankPlan> all_plans{plans.begin(), plans.end()};
   SimulatedStep step;
-  step.timeline = simulate(priced.schedule, priced.prices(), all_plans, priced.link_uses(), &step.times);
+  step.timeline = simulated_timeline(priced, plans, priced.prices(), priced.link_uses(), step.times);
   for (const Rank rank : all<Rank>(plans.size())) {
     SimulatedRank result;
     result.peak_device = plans[rank].peak;

@@ -39,6 +39,9 @@ struct ModelledRun {
 struct Priced {
   Schedule schedule;
   CostModel costs;
+  /// With WeightQueue::dynamic the order in which all should come to run, in place of the latest places of the Ws: what
+  /// is simulated. The stages and parts are those of the schedule.
+  std::optional<Schedule> expected = {};
 
   Prices prices() const;       ///< refer to this object
   LinkUses link_uses() const;  ///< likewise; empty on hardware whose links nobody shares
@@ -80,7 +83,12 @@ struct SimulatedStep {
   Timeline timeline;
 };
 
-/// Simulates one step, waits for memory included.
+/// Simulates one step, waits for memory included; `prices` and `links` as the members of `priced`, or some multiple.
+/// @throws Error damaged_input if the schedule cannot run to its end
+Timeline simulated_timeline(const Priced& priced, const PerRank<RankPlan>& plans, const Prices& prices,
+                            const LinkUses& links, StepTimes& times);
+
+/// The same with the prices as they are, and what each rank comes to.
 /// @throws Error damaged_input if the schedule cannot run to its end
 SimulatedStep simulate(const Priced& priced, const PerRank<RankPlan>& plans);
 

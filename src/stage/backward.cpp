@@ -161,6 +161,18 @@ std::int64_t count_weight_products(const StageShape& shape) {
   return (shape.last ? 1 : 0) + (shape.end.value() - shape.begin.value()) * of_block;
 }
 
+std::vector<std::int64_t> sizes_of_weight_products(const StageLayouts& layouts) {
+  const auto size = [](const TensorSlot& slot) { return slot.rows * slot.columns; };
+  std::vector<std::int64_t> sizes;
+  if (layouts.shape.last) sizes.push_back(size(layouts.gradients.head));
+  const auto of_block = weight_products(math_of(layouts.shape.model.family));
+  const auto& blocks = layouts.gradients.blocks;
+  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
+    for (const auto& product : of_block) sizes.push_back(size((*block)[static_cast<std::size_t>(product.weight)]));
+  }
+  return sizes;
+}
+
 void run_backward_weight(const StageCall& call, ProductRange products) {
   const KeptLayout& operands = call.layouts.weight_operands;
   const auto of_block = static_cast<std::int64_t>(weight_products(call.family()).size());

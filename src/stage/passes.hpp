@@ -50,6 +50,7 @@ enum class WeightPass : std::uint8_t { at_once, later };
 void run_backward_input(const StageCall& call, double loss_scale, WeightPass weights);
 /// The products of the head, then of the blocks from the last to the first, in the order of weight_products.
 std::int64_t count_weight_products(const StageShape& shape);
+std::vector<std::int64_t> sizes_of_weight_products(const StageLayouts& layouts);
 void run_backward_weight(const StageCall& call, ProductRange products);
 
 }  // namespace penstock

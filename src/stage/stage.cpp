@@ -165,6 +165,10 @@ std::int64_t StageMath::weight_products() const {
   return count_weight_products(shape_);
 }
 
+std::vector<std::int64_t> StageMath::weight_product_sizes() const {
+  return sizes_of_weight_products(layouts_->longest());
+}
+
 void StageMath::backward(Kernels& kernels, const StageBuffers& buffers, double loss_scale) const {
   run_backward_input(begin_call(kernels, shape_, *layouts_, buffers), loss_scale, WeightPass::at_once);
 }

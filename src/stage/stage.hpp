@@ -149,6 +149,8 @@ class StageMath {
   /// Matrix products of a backward_weight: the head's (last stage), then the layers' from the last to the first, of
   /// each down, up (and gate), attention output, query, key and value.
   std::int64_t weight_products() const;
+  /// Numbers of the matrix whose gradient each of them gives: what their FLOPs are proportional to.
+  std::vector<std::int64_t> weight_product_sizes() const;
   /// Both; the operands lie in the workspace, one layer's at a time, weight_operands is not needed.
   void backward(Kernels& kernels, const StageBuffers& buffers, double loss_scale) const;
 

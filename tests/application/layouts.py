@@ -27,6 +27,13 @@ LAYOUTS = {
     "4 ranks, spipe, delays": (4, {"parallel.pipeline": 4, "schedule": {"kind": "spipe", "backward_stages": 5},
                                    "testing.delays": {"seed": 5, "longest": 0.004}}),
     "1 rank, spipe, one forward stage": (1, {"schedule": {"kind": "spipe", "backward_virtual": 3}}),
+    "2 ranks, placed weights": (2, {"parallel.pipeline": 2, "schedule.weight_gradients": "placed"}),
+    "3 ranks, placed products, recompute": (3, {"parallel.pipeline": 3, "memory.recompute": "full", "schedule": {
+        "weight_gradients": "placed", "weight_grain": "product"}}),
+    "2 ranks, interleaved, placed products": (2, {"parallel.pipeline": 2, "schedule": {
+        "kind": "interleaved", "virtual": 2, "weight_gradients": "placed", "weight_grain": "product"}}),
+    "3 ranks, queue of weights, delays": (3, {"parallel.pipeline": 3, "testing.delays": {"seed": 5, "longest": 0.004},
+                                              "schedule": {"weight_gradients": "placed", "weight_queue": "dynamic"}}),
     "3 ranks, delays": (3, {"parallel.pipeline": 3, "testing.delays": {"seed": 3, "longest": 0.004}}),
 }
 
@@ -49,6 +56,13 @@ SLICED_LAYOUTS = {
                                                   "memory.parameters": "host"}),
     "2 ranks, mobius": (2, {"parallel.pipeline": 2, "schedule": {"kind": "mobius", "virtual": 2}}),
     "2 ranks, spipe": (2, {"parallel.pipeline": 2, "schedule": {"kind": "spipe", "backward_virtual": 2}}),
+    "4 ranks, svpp, placed weights": (4, {"parallel.pipeline": 4, "schedule.kind": "svpp",
+                                          "schedule.weight_gradients": "placed"}),
+    "2 ranks, svpp, 2 stages each, placed products": (2, {"parallel.pipeline": 2, "schedule": {
+        "kind": "svpp", "virtual": 2, "weight_gradients": "placed", "weight_grain": "product"}}),
+    "2 ranks, svpp, queue of products, delays": (2, {"parallel.pipeline": 2, "schedule": {
+        "kind": "svpp", "virtual": 2, "weight_gradients": "placed", "weight_grain": "product",
+        "weight_queue": "dynamic"}, "testing.delays": {"seed": 5, "longest": 0.002}}),
     "1 rank, svpp, 5 stages": (1, {"schedule.kind": "svpp", "schedule.virtual": 5}),
 }
 

@@ -142,6 +142,19 @@ TEST(CheckDeck, WantsForwardsFirstThatSvppCanHave) {
                                     "to 7 forwards before the first backward, not 3")));
 }
 
+TEST(CheckDeck, WantsPlacedWeightGradientsForAQueue) {
+  const auto with_queue = [](WeightGradients weights) {
+    return broken_by([weights](Deck& deck) {
+      deck.schedule.weight_queue = WeightQueue::dynamic;
+      deck.schedule.weight_gradients = weights;
+    });
+  };
+
+  EXPECT_THAT(with_queue(WeightGradients::placed), IsEmpty());
+  EXPECT_THAT(with_queue(WeightGradients::split),
+              ElementsAre(HasSubstr("schedule.weight_queue: is dynamic, but weight_gradients is split")));
+}
+
 TEST(CheckDeck, WantsATokenizerThatThereIs) {
   EXPECT_THAT(
       broken_by([](Deck& deck) { deck.data.tokenizer = "byte"; }),

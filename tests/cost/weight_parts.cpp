@@ -78,6 +78,24 @@ TEST(WeightPartPrices, OfSingleProductsAreTheirFlops) {
   }
 }
 
+TEST(FlopHardware, CountsTheFlopsOfProductsAndAttentionAlone) {
+  const CostShape shape = sliced_llama();
+  const CostModel model{shape, flop_hardware()};
+  const Schedule schedule = schedule_of(4, 1);
+  const auto price = [&](Op op, int slice) {
+    return model.price(schedule, {Rank{1}, {op, Stage{1}, MicroBatch{0}, Slice{slice}}}).value;
+  };
+  // Eight layers; elementwise work moves a few GB at 2^63 bytes a second.
+  const double products = 8e-12 * layer_work(shape, WorkPart::forward).flops().value;
+  const double attention = 8e-12 * attention_work(shape, 2.5, WorkPart::forward, true).flops.value;
+  const double tolerance = 1e10 / 9e18 + 1e-12 * products;
+
+  EXPECT_NEAR(price(Op::forward, 2), products + attention, tolerance);
+  EXPECT_NEAR(price(Op::backward_input, 2), products + 2.5 * attention, 2.5 * tolerance);
+  EXPECT_NEAR(price(Op::backward_weight, 2), products, tolerance);
+  EXPECT_NEAR(price(Op::send_forward, 2), 0, tolerance);
+}
+
 TEST(WeightPartPrices, OnUnitHardwareAreEqual) {
   const CostModel model{sliced_llama(), unit_hardware()};
 

@@ -97,6 +97,24 @@ TEST_P(WeightProducts, AreThoseOfTheHeadAndTheLayers) {
   EXPECT_EQ(gpt2.math(1).weight_products(), 1 + 2 * 6);
 }
 
+TEST_P(WeightProducts, HaveTheSizesOfTheirMatrices) {
+  const KernelsUnderTest kernels{GetParam()};
+  for (const ModelSpec& model : {small_llama(), small_gpt2()}) {
+    const Pipeline pipeline{two_stages(model, GetParam()), *kernels};
+    const std::int64_t hidden = model.hidden;
+    const std::int64_t up = hidden * model.ffn;
+    const std::int64_t square = hidden * model.query_width();
+    const std::int64_t narrow = hidden * model.kv_width();
+    std::vector<std::int64_t> layer{up, up, square, square, narrow, narrow};
+    if (model.family == Family::llama) layer.insert(layer.begin(), up);
+
+    EXPECT_EQ(pipeline.math(0).weight_product_sizes(), layer);
+    std::vector<std::int64_t> last{hidden * model.vocabulary};
+    for (int number = 0; number < 2; ++number) last.insert(last.end(), layer.begin(), layer.end());
+    EXPECT_EQ(pipeline.math(1).weight_product_sizes(), last);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(, WeightProducts, testing::Values(KernelKind::reference, KernelKind::host),
                          [](const auto& one) { return std::string{name_of(one.param)}; });
 

@@ -1,0 +1,102 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs published schedules on the priced device, feature by feature, and compares them with the simulator.
+
+Usage: scripts/priced_figures.py mepipe|slimpipe [--penstock build/penstock] [--steps 3] [--set KEY=VALUE ...]
+
+mepipe: SVPP of Llama 2 13B on eight ranks of RTX 4090; weight gradients whole, split, placed, and in a queue.
+slimpipe: SlimPipe of Llama 13B at 128K tokens on eight ranks of eight H100; attention exchange, vocabulary sharding.
+
+A step is the fastest of those behind the first. Idle is what the compute lanes of all ranks wait in it. The gain compares the
+measured step with that of the first row.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RANKS = 8
+
+
+def placed(grain, queue="static"):
+    return {"weight_gradients": "placed", "weight_grain": grain, "weight_queue": queue}
+
+
+STUDIES = {
+    "mepipe": {
+        "deck": "input/simulate/svpp_13b_rtx4090.yaml",
+        # Replicas side by side, so that the sums of gradients stay inside a node: what the planner prefers.
+        "set": ["parallel.neighbours=replicas", "schedule.split_backward=false", "device.time_scale=2"],
+        "rows": {
+            "whole": {},
+            "split": {"weight_gradients": "split"},
+            "placed, whole": placed("whole"),
+            "placed, products": placed("product"),
+            "queue, whole": placed("whole", "dynamic"),
+            "queue, products": placed("product", "dynamic"),
+        },
+    },
+    "slimpipe": {
+        "deck": "input/simulate/slimpipe_70b_h100.yaml",
+        "set": ["model.preset=slimpipe_13b", "parallel.pipeline=8", "training.sequence=131072", "training.global_batch=4",
+                "schedule.slices=16", "device.time_scale=2"],
+        "rows": {
+            "neither": {"exchange": "none", "vocabulary_parallel": "false"},
+            "vocabulary": {"exchange": "none", "vocabulary_parallel": "true"},
+            "pairwise exchange": {"exchange": "pairwise", "vocabulary_parallel": "false"},
+            "global exchange": {"exchange": "global", "vocabulary_parallel": "false"},
+            "pairwise, vocabulary": {"exchange": "pairwise", "vocabulary_parallel": "true"},
+            "global, vocabulary": {"exchange": "global", "vocabulary_parallel": "true"},
+        },
+    },
+}
+
+
+def run(penstock, deck, settings, steps):
+    """The summary of a run on the priced device, and the fastest of its steps behind the first."""
+    with tempfile.TemporaryDirectory(prefix="penstock_") as folder:
+        keys = [*settings, "device.kind=priced", f"training.steps={steps}", f"output.directory={folder}", "output.trace=false"]
+        command = [str(ROOT / "scripts/mpirun.sh"), "-n", str(RANKS), penstock, "train", deck]
+        for key in keys:
+            command += ["--set", key]
+        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        summary = json.loads((pathlib.Path(folder) / "summary.json").read_text())
+        rows = (pathlib.Path(folder) / "metrics.csv").read_text().splitlines()
+    column = rows[0].split(",").index("step_seconds")
+    return summary, min(float(row.split(",")[column]) for row in rows[2:])
+
+
+def idle(step, ranks, key):
+    return sum(step - rank[key] for rank in ranks)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", choices=STUDIES)
+    parser.add_argument("--penstock", default="build/penstock")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings")
+    options = parser.parse_args()
+    study = STUDIES[options.study]
+    print(f"{'':<22}{'simulated':>11}{'measured':>11}{'':>9}{'gain':>9}{'idle sim.':>12}{'idle meas.':>12}{'cut sim.':>11}"
+          f"{'cut meas.':>11}")
+    first = None
+    for name, keys in study["rows"].items():
+        settings = study["set"] + [f"schedule.{key}={value}" for key, value in keys.items()] + options.settings
+        summary, measured = run(options.penstock, study["deck"], settings, options.steps)
+        simulated = summary["simulated_step_seconds"]
+        ranks = summary["ranks"]
+        own = (measured, idle(simulated, ranks, "simulated_compute_seconds"), idle(measured, ranks, "compute_seconds"))
+        first = first or own
+        print(f"{name:<22}{simulated:>9.3f} s{measured:>9.3f} s{100 * (measured / simulated - 1):>+7.2f} %"
+              f"{100 * (first[0] / measured - 1):>+7.2f} %{own[1]:>10.3f} s{own[2]:>10.3f} s"
+              f"{first[1] - own[1]:>9.3f} s{first[2] - own[2]:>9.3f} s", flush=True)
+        for rank in ranks:
+            if rank["peak_device_bytes"] != rank["planned_device_bytes"]:
+                raise SystemExit(f"{name}: measured bytes differ from the plan")
+
+
+if __name__ == "__main__":
+    main()
