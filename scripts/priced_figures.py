@@ -7,8 +7,8 @@ Usage: scripts/priced_figures.py mepipe|slimpipe [--penstock build/penstock] [--
 mepipe: SVPP of Llama 2 13B on eight ranks of RTX 4090; weight gradients whole, split, placed, and in a queue.
 slimpipe: SlimPipe of Llama 13B at 128K tokens on eight ranks of eight H100; attention exchange, vocabulary sharding.
 
-A step is the fastest of those behind the first. Idle is what the compute lanes of all ranks wait in it. The gain compares the
-measured step with that of the first row.
+A step is the fastest of those behind the first. Idle is what the compute lanes of all ranks have left in it beside the work that the
+model gives them; the cut is that of the first row less this one's, and the gain how much longer the first row's step is.
 """
 import argparse
 import json
@@ -68,8 +68,14 @@ def run(penstock, deck, settings, steps):
     return summary, min(float(row.split(",")[column]) for row in rows[2:])
 
 
-def idle(step, ranks, key):
-    return sum(step - rank[key] for rank in ranks)
+def idle(step, ranks):
+    return sum(step - rank["simulated_compute_seconds"] for rank in ranks)
+
+
+def difference(first, own):
+    """How much more of the idle time was cut than simulated."""
+    cut = first[1] - own[1]
+    return f"{100 * ((first[2] - own[2]) / cut - 1):+.1f} %" if cut else ""
 
 
 def main():
@@ -81,18 +87,18 @@ def main():
     options = parser.parse_args()
     study = STUDIES[options.study]
     print(f"{'':<22}{'simulated':>11}{'measured':>11}{'':>9}{'gain':>9}{'idle sim.':>12}{'idle meas.':>12}{'cut sim.':>11}"
-          f"{'cut meas.':>11}")
+          f"{'cut meas.':>12}{'':>10}")
     first = None
     for name, keys in study["rows"].items():
         settings = study["set"] + [f"schedule.{key}={value}" for key, value in keys.items()] + options.settings
         summary, measured = run(options.penstock, study["deck"], settings, options.steps)
         simulated = summary["simulated_step_seconds"]
         ranks = summary["ranks"]
-        own = (measured, idle(simulated, ranks, "simulated_compute_seconds"), idle(measured, ranks, "compute_seconds"))
+        own = (measured, idle(simulated, ranks), idle(measured, ranks))
         first = first or own
         print(f"{name:<22}{simulated:>9.3f} s{measured:>9.3f} s{100 * (measured / simulated - 1):>+7.2f} %"
               f"{100 * (first[0] / measured - 1):>+7.2f} %{own[1]:>10.3f} s{own[2]:>10.3f} s"
-              f"{first[1] - own[1]:>9.3f} s{first[2] - own[2]:>9.3f} s", flush=True)
+              f"{first[1] - own[1]:>9.3f} s{first[2] - own[2]:>10.3f} s{difference(first, own):>10}", flush=True)
         for rank in ranks:
             if rank["peak_device_bytes"] != rank["planned_device_bytes"]:
                 raise SystemExit(f"{name}: measured bytes differ from the plan")
