@@ -90,7 +90,7 @@ ModelledRun modelled_run(const Deck& deck, const HardwareOptions& hardware) {
   return run;
 }
 
-Durations expected_durations(const Deck& deck, const std::string& deck_path) {
+Prices expected_durations(const Deck& deck, const std::string& deck_path) {
   ModelledRun run = modelled_run(deck, deck.hardware ? hardware_of(deck, deck_path, {}) : flop_hardware());
   run.schedule.weight_gradients = WeightGradients::split;
   const auto priced = std::make_shared<const Priced>(price(run));

@@ -43,7 +43,7 @@ ModelledRun modelled_run(const Deck& deck, const HardwareOptions& hardware = uni
 /// How long the actions of a run that trains should take, for the place of its weight gradients: by the hardware file
 /// that the deck names, else by their FLOPs.
 /// @throws Error bad_input for a hardware file that breaks a rule, and as price
-Durations expected_durations(const Deck& deck, const std::string& deck_path);
+Prices expected_durations(const Deck& deck, const std::string& deck_path);
 
 /// price(run), and the proof that a hand-written schedule can run.
 /// @throws Error bad_input for what the schedule or the models of cost do not allow; damaged_input with all findings of

@@ -30,7 +30,7 @@ struct RunShape {
   std::string schedule_csv;  ///< the text of schedule.file, when that is given
   Recompute recompute = Recompute::none;
   /// By which weight gradients are placed (schedule.weight_gradients), of whole actions. The same on all ranks.
-  Durations durations = unit_durations();
+  Prices durations = unit_prices();
   bool steps_wait_for_norm = true;   ///< clipping, or skipping of steps that are not finite
   bool stream_parameters = false;    ///< from the host for each stay on the device; mobius and spipe always do
   std::int32_t resident_stages = 2;  ///< stages whose parameters a device then holds at once

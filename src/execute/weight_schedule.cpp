@@ -28,7 +28,7 @@ double share_of_part(const Action& weight, std::int32_t parts, const std::vector
 }
 
 /// The durations of whole actions, divided among the parts of a W.
-Durations with_parts(const Durations& whole, const ProductSizes& sizes, const Schedule& compute) {
+Prices with_parts(const Prices& whole, const ProductSizes& sizes, const Schedule& compute) {
   return [&whole, &sizes, &compute](const ActionOnRank& node) {
     if (node.action.part == 0) return whole(node);
     ActionOnRank of_all = node;

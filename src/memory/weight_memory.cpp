@@ -48,7 +48,7 @@ Bytes highest_end(const Schedule& schedule, const WeightMemory& memory) {
 
 }  // namespace
 
-Schedule place_weight_gradients(const Schedule& compute, const WeightMemory& memory, const Durations& durations,
+Schedule place_weight_gradients(const Schedule& compute, const WeightMemory& memory, const Prices& durations,
                                 WeightOrder order) {
   const Schedule split = memory.complete(compute);
   const Schedule recomputing = with_recompute(compute, split.recompute);

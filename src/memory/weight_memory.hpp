@@ -25,7 +25,7 @@ struct WeightMemory {
 /// and if that does not fit either, nothing does.
 ///
 /// @throws Error as place_weight_gradients, and as `complete`
-Schedule place_weight_gradients(const Schedule& compute, const WeightMemory& memory, const Durations& durations,
+Schedule place_weight_gradients(const Schedule& compute, const WeightMemory& memory, const Prices& durations,
                                 WeightOrder order);
 
 }  // namespace penstock

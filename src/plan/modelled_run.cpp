@@ -195,7 +195,7 @@ Schedule with_placed_weight_gradients(const ModelledRun& run, const CostShape& c
                             .bytes = split.costs.bytes(),
                             .persistent = persistent_layouts(split),
                             .capacity = run.capacity};
-  const Durations durations = [&](const ActionOnRank& node) { return split.costs.price(in_parts, node); };
+  const Prices durations = [&](const ActionOnRank& node) { return split.costs.price(in_parts, node); };
   return place_weight_gradients(in_parts, memory, durations, order);
 }
 

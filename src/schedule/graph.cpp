@@ -166,6 +166,14 @@ Seconds unit_duration(const Schedule& schedule, const Action& action) {
   return Seconds{static_cast<double>(of_stage) * unit_duration(action.op).value / parts};
 }
 
+Prices unit_prices() {
+  return [](const ActionOnRank& node) { return unit_duration(node.action.op); };
+}
+
+Prices unit_prices(const Schedule& schedule) {
+  return [&schedule](const ActionOnRank& node) { return unit_duration(schedule, node.action); };
+}
+
 std::optional<std::vector<Seconds>> earliest_starts(const DependenceGraph& graph,
                                                     const std::function<Seconds(std::int32_t)>& duration) {
   const auto count = static_cast<std::size_t>(graph.size());

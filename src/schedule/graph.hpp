@@ -75,6 +75,16 @@ Seconds unit_duration(Op op);
 /// stages. Parts of a W share its length equally.
 Seconds unit_duration(const Schedule& schedule, const Action& action);
 
+/// How long an action takes once it has started. Of a message the send is asked.
+using Prices = std::function<Seconds(const ActionOnRank&)>;
+
+/// F, R, I and W one second, B two, all else nothing, on stages of one phase: what the schedules' closed forms count
+/// in.
+Prices unit_prices();
+
+/// The same times the phases of each stage. The schedule must outlive the prices.
+Prices unit_prices(const Schedule& schedule);
+
 /// When each node starts if every one starts as soon as what it waits for has ended; `duration(node)` in seconds, of a
 /// message under the number of its send. Empty if the graph has a cycle.
 std::optional<std::vector<Seconds>> earliest_starts(const DependenceGraph& graph,

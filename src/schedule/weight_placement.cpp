@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "schedule/graph.hpp"
 #include "schedule/passes.hpp"
 #include "schedule/semantics.hpp"
 #include "schedule/text.hpp"
@@ -90,7 +89,7 @@ struct Way {
 /// is free are both known before it is placed, so each gap is known in full when it is filled.
 class Filling {
  public:
-  Filling(const DependenceGraph& graph, const Schedule& schedule, const Durations& durations, const Bound& bound,
+  Filling(const DependenceGraph& graph, const Schedule& schedule, const Prices& durations, const Bound& bound,
           const Way& way)
       : way_{way},
         graph_{graph},
@@ -200,7 +199,7 @@ class Filling {
   Way way_;
   const DependenceGraph& graph_;
   const Schedule& schedule_;
-  const Durations& durations_;
+  const Prices& durations_;
   const Bound& bound_;
   std::vector<Seconds> ready_;  // of each node: when what it waits for has ended
   PerRank<OneRank> ranks_;
@@ -232,7 +231,7 @@ void refuse_placed(const Schedule& schedule) {
   }
 }
 
-Schedule placed(const Schedule& schedule, const Durations& durations, const Bound& bound, WeightOrder weights) {
+Schedule placed(const Schedule& schedule, const Prices& durations, const Bound& bound, WeightOrder weights) {
   refuse_placed(schedule);
   const Schedule inputs = add_communication(without_weight_gradients(schedule));
   const ScheduleIndex index{inputs};
@@ -258,18 +257,14 @@ Schedule placed(const Schedule& schedule, const Durations& durations, const Boun
 
 }  // namespace
 
-Durations unit_durations() {
-  return [](const ActionOnRank& node) { return unit_duration(node.action.op); };
-}
-
-Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, std::int32_t limit) {
+Schedule place_weight_gradients(const Schedule& schedule, const Prices& durations, std::int32_t limit) {
   if (limit < 1) {
     fail(ExitCode::bad_input, "at most {} weight gradients were to wait on a rank; expected at least 1", limit);
   }
   return placed(schedule, durations, Bound{limit}, WeightOrder::shortest);
 }
 
-Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, const WeightRoom& room,
+Schedule place_weight_gradients(const Schedule& schedule, const Prices& durations, const WeightRoom& room,
                                 WeightOrder order) {
   return placed(schedule, durations, Bound{room, schedule}, order);
 }

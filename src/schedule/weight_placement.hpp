@@ -2,16 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "base/units.hpp"
+#include "schedule/graph.hpp"
 #include "schedule/schedule.hpp"
-#include "schedule/schedule_index.hpp"
 
 namespace penstock {
-
-/// How long an action lasts once it has started; of a message the send is asked.
-using Durations = std::function<Seconds(const ActionOnRank&)>;
 
 /// How much memory weight gradients may wait in.
 struct WeightRoom {
@@ -26,9 +22,6 @@ enum class WeightOrder : std::uint8_t {
   waiting,   ///< where its rank first waits, as if nobody knew for how long: what WeightQueue::dynamic comes to
   latest     ///< the latest place
 };
-
-/// unit_duration of each action.
-Durations unit_durations();
 
 /// Replaces each B by I and W, and moves the Ws to where their rank would wait (MEPipe's filling, EuroSys 2025, at the
 /// grain of one stage, micro-batch and slice, or of single matrix products).
@@ -46,12 +39,12 @@ Durations unit_durations();
 ///
 /// `schedule` holds compute actions only: F, B, and R where stages recompute. @pre limit >= 1
 /// @throws Error bad_input for a limit below 1; damaged_input if the schedule cannot run.
-Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, std::int32_t limit);
+Schedule place_weight_gradients(const Schedule& schedule, const Prices& durations, std::int32_t limit);
 
 /// The same with as many kept as there is room for: F, R and I wait for earlier Ws that free what they take. A rank
 /// whose actions do not fit even with each W directly behind its I has more than its room. With an order other than
 /// `shortest` what is said above of the length of the step does not hold.
-Schedule place_weight_gradients(const Schedule& schedule, const Durations& durations, const WeightRoom& room,
+Schedule place_weight_gradients(const Schedule& schedule, const Prices& durations, const WeightRoom& room,
                                 WeightOrder order = WeightOrder::shortest);
 
 }  // namespace penstock

@@ -120,14 +120,6 @@ class Recorder {
 
 }  // namespace
 
-Prices unit_prices() {
-  return [](const ActionOnRank& node) { return unit_duration(node.action.op); };
-}
-
-Prices unit_prices(const Schedule& schedule) {
-  return [&schedule](const ActionOnRank& node) { return unit_duration(schedule, node.action); };
-}
-
 Timeline simulate(const Schedule& schedule, const Prices& prices, const std::vector<RankPlan>& plans,
                   const LinkUses& links, StepTimes* times) {
   check_plans(schedule, plans);

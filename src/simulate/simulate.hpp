@@ -12,13 +12,6 @@
 
 namespace penstock {
 
-/// F, R, I and W one second, B two, all else nothing, on stages of one phase: what the schedules' closed forms count
-/// in.
-Prices unit_prices();
-
-/// The same times the phases of each stage (schedule/graph: unit_duration). The schedule must outlive the prices.
-Prices unit_prices(const Schedule& schedule);
-
 /// Runs one step of the schedule, each action as soon as its lane is free and what it needs is complete; a message
 /// takes its channel, and the links that it shares with others, from when it can leave, at both ends at once. Spans are
 /// by rank, in list order.

@@ -15,9 +15,6 @@
 
 namespace penstock {
 
-/// How long an action takes once it has started. Of a message the send is asked.
-using Prices = std::function<Seconds(const ActionOnRank&)>;
-
 /// Links that several ranks share, such as the network card of a node: one message at a time, in the order in which
 /// they could leave.
 struct LinkUse {

@@ -32,7 +32,7 @@ Schedule with_queue(Schedule compute, std::int64_t units, std::uint8_t parts = 1
   const WeightRoom room{PerRank<Bytes>(compute.shape.ranks, Bytes{2 * units}),
                         PerStage<Bytes>(compute.shape.stages, Bytes{1}),
                         PerStage<Bytes>(compute.shape.stages, Bytes{1})};
-  return complete(place_weight_gradients(compute, unit_durations(), room, WeightOrder::latest), {});
+  return complete(place_weight_gradients(compute, unit_prices(), room, WeightOrder::latest), {});
 }
 
 std::size_t place_of(const std::vector<Action>& actions, const std::string& text) {

@@ -23,7 +23,7 @@ namespace {
 
 /// Lengths of one slice's actions where attention takes `attention` x (slice + 1/2) of F, and twice as much of the
 /// input gradient, as it has no weights; all else takes one unit in each of F, I and W. B is I and W.
-Durations with_attention(double attention) {
+Prices with_attention(double attention) {
   return [attention](const ActionOnRank& node) {
     const double of_slice = attention * (node.action.slice.value() + 0.5);
     switch (node.action.op) {
@@ -40,7 +40,7 @@ Durations with_attention(double attention) {
   };
 }
 
-Seconds step_of(const Schedule& compute, const Durations& durations) {
+Seconds step_of(const Schedule& compute, const Prices& durations) {
   return summarize(simulate(complete(compute, {}), durations)).step_time;
 }
 
@@ -83,7 +83,7 @@ TEST(PlaceWeightGradients, IsValidWhereStagesRecompute) {
   for_each_example([](const Schedule& schedule) {
     const Schedule recomputing = add_recompute(schedule, PerStage<bool>(schedule.shape.stages, true));
 
-    const Schedule placed = place_weight_gradients(recomputing, unit_durations(), 3);
+    const Schedule placed = place_weight_gradients(recomputing, unit_prices(), 3);
 
     EXPECT_TRUE(validate(complete(placed, {})).empty()) << sizes(schedule);
   });
@@ -136,10 +136,10 @@ TEST(PlaceWeightGradients, OfOneFOneBFillsTheDrain) {
   // Rank 0 waits one unit before each of its last backwards; as ZB-H1 does, but within this order of forwards.
   const Schedule schedule = seq1f1b({.pipeline = 2, .micro_batches = 3});
 
-  const Schedule placed = place_weight_gradients(schedule, unit_durations(), 3);
+  const Schedule placed = place_weight_gradients(schedule, unit_prices(), 3);
 
-  EXPECT_EQ(step_of(schedule, unit_durations()), Seconds{12});
-  EXPECT_EQ(step_of(placed, unit_durations()), Seconds{10});
+  EXPECT_EQ(step_of(schedule, unit_prices()), Seconds{12});
+  EXPECT_EQ(step_of(placed, unit_prices()), Seconds{10});
 }
 
 /// Room on every rank for so many bytes, of which a unit keeps 3 from F and 1 more from I to W.
@@ -200,12 +200,12 @@ TEST(PlaceWeightGradients, WithMoreRoomFillsMoreWaits) {
 }
 
 TEST(PlaceWeightGradients, RefusesToKeepNone) {
-  EXPECT_THROW(place_weight_gradients(seq1f1b({}), unit_durations(), 0), Error);
+  EXPECT_THROW(place_weight_gradients(seq1f1b({}), unit_prices(), 0), Error);
 }
 
 TEST(PlaceWeightGradients, RefusesAScheduleThatCannotRun) {
   try {
-    place_weight_gradients(read_schedule_csv("0B0,0F0", "backwards"), unit_durations(), 1);
+    place_weight_gradients(read_schedule_csv("0B0,0F0", "backwards"), unit_prices(), 1);
     FAIL() << "placed";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::damaged_input);

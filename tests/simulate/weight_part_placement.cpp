@@ -31,7 +31,7 @@ Schedule in_parts(const Schedule& compute, std::uint8_t parts) {
 
 /// Attention takes `attention` x (slice + 1/2) of F and twice as much of I; all else one unit in each of F, I and W,
 /// which parts share equally.
-Durations with_attention(double attention, std::uint8_t parts) {
+Prices with_attention(double attention, std::uint8_t parts) {
   return [attention, parts](const ActionOnRank& node) {
     const Action& action = node.action;
     const double of_slice = attention * (action.slice.value() + 0.5);
@@ -48,7 +48,7 @@ Durations with_attention(double attention, std::uint8_t parts) {
   };
 }
 
-Seconds step_of(const Schedule& compute, const Durations& durations) {
+Seconds step_of(const Schedule& compute, const Prices& durations) {
   return summarize(simulate(complete(compute, {}), durations)).step_time;
 }
 
@@ -228,7 +228,7 @@ TEST(PlaceWeightsWaiting, LeavesNoRankIdleThatHasOne) {
 TEST(PlaceWeights, RefusesASchedulesOwnPlaces) {
   const Schedule split = split_weight_gradients(svpp({.pipeline = 2, .micro_batches = 2, .slices = 2}));
 
-  EXPECT_THROW(place_weight_gradients(split, unit_durations(), 3), Error);
+  EXPECT_THROW(place_weight_gradients(split, unit_prices(), 3), Error);
 }
 
 }  // namespace
