@@ -4,6 +4,7 @@
 
 #include "app/commands.hpp"
 #include "app/modelled.hpp"
+#include "app/search_progress.hpp"
 #include "app/text_file.hpp"
 #include "base/error.hpp"
 #include "config/listing.hpp"
@@ -23,6 +24,11 @@ PlanRequest request_of(const ModelledDeck& modelled) {
   request.capacity = device_capacity(modelled.deck, modelled.hardware);
   request.search = modelled.deck.plan.search;
   return request;
+}
+
+PlanResult search_shown(const PlanRequest& request, std::int32_t rows) {
+  SearchProgress progress;
+  return search(request, rows, Pruning::by_bounds, [&](const PlanResult& so_far) { progress.show(so_far); });
 }
 
 /// The deck with the choices of a layout, as `train`, `simulate` and `show` take it.
@@ -84,7 +90,7 @@ std::string whole_text(const PlannedLayout& best) {
 ExitCode plan(const PlanCommand& command) {
   const ModelledDeck modelled = read_modelled_deck(command.deck, command.overrides);
   const PlanRequest request = request_of(modelled);
-  const PlanResult result = search(request, modelled.deck.plan.rows);
+  const PlanResult result = search_shown(request, modelled.deck.plan.rows);
   if (result.counts.candidates == 0) {
     fail(ExitCode::bad_input,
          "{}: no layout of plan.devices {} keeps all rules: pipeline x tensor x context x data is their number, "

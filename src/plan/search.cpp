@@ -55,13 +55,16 @@ bool fits_host(const ModelledRun& run, const Priced& priced) {
 /// The search itself.
 class Search {
  public:
-  Search(const PlanRequest& request, std::size_t rows, Pruning pruning)
-      : request_{request}, rows_{rows}, pruning_{pruning} {}
+  Search(const PlanRequest& request, std::size_t rows, Pruning pruning, const SearchObserver& observer)
+      : request_{request}, rows_{rows}, pruning_{pruning}, observer_{observer} {}
 
   PlanResult run() {
     auto runs = candidates(request_);
     result_.counts.candidates = static_cast<std::int64_t>(runs.size());
-    for (const std::size_t i : in_order(runs)) consider(runs[i], bounds_.empty() ? Seconds{0} : bounds_[i].step);
+    for (const std::size_t i : in_order(runs)) {
+      consider(runs[i], bounds_.empty() ? Seconds{0} : bounds_[i].step);
+      if (observer_) observer_(result_);
+    }
     return std::move(result_);
   }
 
@@ -130,6 +133,7 @@ class Search {
   const PlanRequest& request_;
   std::size_t rows_;
   Pruning pruning_;
+  const SearchObserver& observer_;
   std::vector<LeastCost> bounds_;
   PlanResult result_;
 };
@@ -146,8 +150,8 @@ bool fits(const PlanRequest& request) {
 
 }  // namespace
 
-PlanResult search(const PlanRequest& request, std::int32_t rows, Pruning pruning) {
-  return Search{request, static_cast<std::size_t>(rows), pruning}.run();
+PlanResult search(const PlanRequest& request, std::int32_t rows, Pruning pruning, const SearchObserver& observer) {
+  return Search{request, static_cast<std::size_t>(rows), pruning, observer}.run();
 }
 
 std::string what_would_fit(const PlanRequest& request) {

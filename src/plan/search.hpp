@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,11 @@ struct SearchCounts {
   std::int64_t over_memory = 0;        ///< do not fit, seen in their lists: what is live, or the addresses
   std::int64_t over_host_memory = 0;   ///< fit the device, but what goes to the host is more than its memory
   std::int64_t simulated = 0;
+
+  /// The candidates of which it is known what became of them.
+  std::int64_t decided() const {
+    return over_memory_bound + over_time_bound + over_memory + over_host_memory + simulated;
+  }
 };
 
 struct PlanResult {
@@ -40,10 +46,14 @@ struct PlanResult {
 
 enum class Pruning : std::uint8_t { by_bounds, none };
 
+/// Is shown the result so far whenever one more candidate is decided, for people who wait.
+using SearchObserver = std::function<void(const PlanResult& so_far)>;
+
 /// Simulates the candidates of the request, those with the shortest possible step first, until no other can be among
 /// the `rows` best. With Pruning::none all of them. Waits for memory are left out; a layout is taken if its addresses
 /// fit. Ties keep the order of `candidates`.
-PlanResult search(const PlanRequest& request, std::int32_t rows, Pruning pruning = Pruning::by_bounds);
+PlanResult search(const PlanRequest& request, std::int32_t rows, Pruning pruning = Pruning::by_bounds,
+                  const SearchObserver& observer = {});
 
 /// Changes of the request, the least first, until something fits: activations recomputed, then on the host, then
 /// parameters on the host, then twice the devices and so on. Gives a sentence; empty if nothing of this helps.

@@ -1,8 +1,11 @@
 """penstock plan: the best layout comes out as a deck that simulate takes, and where nothing fits it says what would."""
 import json
+import os
+import pty
+import subprocess
 import unittest
 
-from support import ROOT, ApplicationTest
+from support import PENSTOCK, ROOT, ApplicationTest
 
 NODE = ROOT / "input" / "plan" / "llama_7b_node.yaml"
 
@@ -55,6 +58,18 @@ class Plan(ApplicationTest):
 
         self.assertEqual(refused.returncode, 2, refused.stdout)
         self.assertIn("pipeline x tensor x context x data is their number", refused.stdout)
+
+    def test_a_terminal_sees_how_far_the_search_is_and_standard_output_does_not(self):
+        terminal, program_end = pty.openpty()
+        planned = subprocess.run([PENSTOCK, "plan", str(NODE), "--json", "--output", str(self.folder / "planned.yaml")],
+                                 stdout=subprocess.PIPE, stderr=program_end, timeout=120, check=True)
+        os.close(program_end)
+        seen = os.read(terminal, 1 << 16).decode()
+        os.close(terminal)
+
+        candidates = json.loads(planned.stdout)["candidates"]
+        self.assertRegex(seen, rf"^\r\x1b\[K\d+ of {candidates} layouts, \d+ simulated, ")
+        self.assertTrue(seen.endswith("\r\x1b[K"), seen)
 
     # Searches as wide as those of the decks take up to half a minute.
     NARROW = {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -122,6 +123,25 @@ TEST(Search, FindsTheSameBestWithAndWithoutBounds) {
   EXPECT_EQ(text_of(pruned.best[0].run), text_of(whole.best[0].run));
   EXPECT_LT(pruned.counts.simulated, whole.counts.simulated / 2);
   EXPECT_EQ(whole.counts.simulated + whole.counts.over_memory, whole.counts.candidates);
+}
+
+TEST(Search, ShowsEachCandidateThatItDecidesAndTheBestSoFar) {
+  const PlanRequest request = small_request();
+  std::vector<std::int64_t> decided;
+  std::vector<double> best;
+
+  const PlanResult result = search(request, 5, Pruning::by_bounds, [&](const PlanResult& so_far) {
+    decided.push_back(so_far.counts.decided());
+    if (!so_far.best.empty()) best.push_back(so_far.best.front().step.value);
+  });
+
+  // Those whose closed form does not fit are decided before the first is shown.
+  std::vector<std::int64_t> expected(
+      static_cast<std::size_t>(result.counts.candidates - result.counts.over_memory_bound));
+  std::iota(expected.begin(), expected.end(), result.counts.over_memory_bound + 1);
+  EXPECT_EQ(decided, expected);
+  EXPECT_TRUE(std::is_sorted(best.rbegin(), best.rend()));
+  EXPECT_EQ(best.back(), result.best.front().step.value);
 }
 
 TEST(Search, SaysWhatIsClosestAndWhatWouldFitWhereNothingDoes) {
