@@ -59,7 +59,7 @@ ExitCode generate(const GenerateCommand& command, int* argc, char*** argv) {
       check_fits(laid_out);
       return laid_out;
     });
-    RankState state{plan, world, deck.device, deck.testing.delays, {deck.parallel.ranks_per_node}};
+    RankState state{plan, world, deck.device, deck.testing.delays, store_options(deck)};
     load_parameters(command.checkpoint, plan, state, world, io);
     state.upload_parameters();
     state.publish_parameters(0);

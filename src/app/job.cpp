@@ -40,6 +40,10 @@ bool steps_wait_for_norm(const Deck& deck) {
   return optimizer.clip > 0 || optimizer.non_finite == NonFinite::skip;
 }
 
+StoreOptions store_options(const Deck& deck) {
+  return {.fetch = deck.memory.fetch, .ranks_per_node = deck.parallel.ranks_per_node};
+}
+
 RunShape run_shape(const Deck& deck, const std::string& deck_path) {
   RunShape shape;
   shape.model = model_spec(deck);

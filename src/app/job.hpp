@@ -7,11 +7,15 @@
 #include "config/deck.hpp"
 #include "execute/run_plan.hpp"
 #include "kernels/kernels.hpp"
+#include "store/parameter_store.hpp"
 
 namespace penstock {
 
 /// Whether the optimizer's steps wait for the norm of the whole step's gradients: to clip by it, or to skip.
 bool steps_wait_for_norm(const Deck& deck);
+
+/// How ranks share the parameters on the host.
+StoreOptions store_options(const Deck& deck);
 
 /// What a deck asks of the plan of its run. Reads schedule.file, and to place weight gradients the hardware file.
 /// @throws Error damaged_input if the schedule cannot be read; as expected_durations

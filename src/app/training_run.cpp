@@ -68,7 +68,7 @@ TrainingRun::TrainingRun(const Deck& deck, const std::string& deck_path, const C
       data_{open_training_data(deck, world)},
       plan_{plan_on_all_ranks(deck, deck_path, world)},
       rule_{deck.training.optimizer, deck.training.steps},
-      state_{plan_, world, deck.device, deck.testing.delays, {deck.parallel.ranks_per_node}},
+      state_{plan_, world, deck.device, deck.testing.delays, store_options(deck)},
       work_{{&plan_, state_.place().coordinate, &state_.kernels(), &state_.cpu_workers(), &state_.stages(),
              &state_.parameter_fetch(), &state_.groups(), &rule_}},
       executor_{plan_.training.schedule, plan_.training.ranks[state_.place().coordinate], state_.resources(work_)},

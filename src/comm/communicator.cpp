@@ -16,6 +16,7 @@
 #include "base/log.hpp"
 #include "comm/backoff.hpp"
 #include "comm/mpi_error.hpp"
+#include "comm/pieces.hpp"
 
 namespace penstock {
 namespace {
@@ -48,18 +49,6 @@ void wait_asleep(MPI_Request request, std::string_view doing, MPI_Status* status
     if (complete != 0) return;
     backoff.pause();
   }
-}
-
-/// Cuts `bytes` into pieces of at most `largest` and calls piece(offset, size) for each; once with (0, 0) for nothing
-/// at all.
-template <class Function>
-void for_each_piece(std::size_t bytes, std::size_t largest, Function piece) {
-  std::size_t offset = 0;
-  do {
-    const std::size_t size = std::min(bytes - offset, largest);
-    piece(offset, static_cast<int>(size));
-    offset += size;
-  } while (offset < bytes);
 }
 
 /// A piece of a message on its way.

@@ -1,42 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/machine_memory.hpp"
 
-#include <cstring>
 #include <exception>
 #include <utility>
 
 #include <mpi.h>
 
-#include "base/handle.hpp"
 #include "base/log.hpp"
+#include "comm/handles.hpp"
 #include "comm/mpi_error.hpp"
 
 namespace penstock {
-namespace {
-
-struct WindowTraits {
-  using Handle = MPI_Win;
-  static Handle null() noexcept { return MPI_WIN_NULL; }
-  static void close(Handle window) noexcept {
-    if (const int status = MPI_Win_free(&window); status != MPI_SUCCESS) {
-      log::warning("freeing memory shared by the ranks of a machine: {}", mpi_error_text(status));
-    }
-  }
-};
-
-MPI_Comm handle_of(const Communicator& group) {
-  MPI_Comm handle = MPI_COMM_NULL;
-  void* opaque = group.native();
-  static_assert(sizeof(MPI_Comm) == sizeof(void*));
-  std::memcpy(&handle, &opaque, sizeof opaque);
-  return handle;
-}
-
-}  // namespace
-
 struct MachineMemory::Window {
   Communicator ranks;
-  UniqueHandle<WindowTraits> handle;
+  OwnedWindow handle;
   std::byte* start = nullptr;
   std::size_t bytes = 0;
   int exceptions_before = std::uncaught_exceptions();

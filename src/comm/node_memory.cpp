@@ -25,11 +25,11 @@ using OwnedFile = UniqueHandle<FileTraits>;
 constexpr std::string_view advice = "use more nodes, a smaller model, or memory.parameters: device";
 
 /// Before any of it is taken: where the kernel has promised more than there is, it ends processes.
-void check_available(Bytes own, Bytes of_node, std::string_view what) {
+void check_available(Bytes own, Bytes of_machine, std::string_view what) {
   const Bytes available = available_memory();
-  if (own.value == 0 || of_node <= available) return;
-  fail(ExitCode::does_not_fit, "{}: {} are asked for on this node, {} of its memory are left; {}", what,
-       to_text(of_node), to_text(available), advice);
+  if (own.value == 0 || of_machine <= available) return;
+  fail(ExitCode::does_not_fit, "{}: {} are asked for on this machine, {} of its memory are left; {}", what,
+       to_text(of_machine), to_text(available), advice);
 }
 
 /// A file of `bytes` that lies in memory only; none for 0 bytes.
@@ -82,8 +82,8 @@ NodeMemory::OwnedMapping NodeMemory::map_of(std::int64_t process, std::int64_t f
 
 NodeMemory::NodeMemory(const Nodes& nodes, Bytes own, std::string_view what) : own_place_{nodes.own().rank()} {
   const auto bytes = nodes.own().all_gather(own.value);
-  const Bytes of_node{nodes.own().sum(own.value)};
-  jointly(nodes.group(), [&] { check_available(own, of_node, what); });
+  const Bytes of_machine{nodes.group().split_by_machine().sum(own.value)};
+  jointly(nodes.group(), [&] { check_available(own, of_machine, what); });
   OwnedFile file;
   OwnedMapping block;
   jointly(nodes.group(), [&] {

@@ -49,12 +49,13 @@ void describe(Visitor& visit, ParallelOptions& options) {
         {.help =
              "who stands side by side, and so shares nodes: the ranks of a pipeline, or the replicas of a rank, as in "
              "Megatron-LM. simulate and plan alone"});
-  visit("ranks_per_node", options.ranks_per_node,
-        {.help = "so many ranks, in their order, pass for a node of their own, even on one machine: they share memory "
-                 "with each other alone. For tests; not yet for train",
-         .unit = "ranks",
-         .range = at_least(1),
-         .when_absent = "nodes are machines"});
+  visit(
+      "ranks_per_node", options.ranks_per_node,
+      {.help = "for tests: so many ranks, in their order, pass for a node of their own, even on one machine, and share "
+               "parameters in memory with each other alone",
+       .unit = "ranks",
+       .range = at_least(1),
+       .when_absent = "nodes are machines"});
   visit("layers_per_stage", options.layers_per_stage,
         {.help = "layers of each stage, in the order of the model",
          .unit = "layers",

@@ -2,25 +2,15 @@
 #include "comm/posted_messages.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "comm/handles.hpp"
 #include "comm/mpi_error.hpp"
+#include "comm/pieces.hpp"
 
 namespace penstock {
-namespace {
-
-MPI_Comm handle_of(const Communicator& communicator) {
-  MPI_Comm handle = MPI_COMM_NULL;
-  void* opaque = communicator.native();
-  std::memcpy(&handle, &opaque, sizeof(MPI_Comm));
-  return handle;
-}
-
-}  // namespace
-
 PostedMessages::PostedMessages(const Communicator& communicator, Bytes largest_piece)
     : communicator_{handle_of(communicator)}, largest_piece_{largest_piece.value} {
   require(largest_piece_ >= 1 && largest_piece_ <= std::int64_t{1} << 30, "messages in pieces of {} bytes",
@@ -41,17 +31,15 @@ void PostedMessages::post_piece(Message& message, std::int64_t offset, int bytes
 bool PostedMessages::post(const std::shared_ptr<Message>& message) {
   message->started = now();
   if (message->direction == Direction::send) sent_to_.push_back(message->peer);
-  std::int64_t offset = 0;
   try {
-    do {  // a message of no bytes is sent too: it holds its place in the channel
-      const auto bytes = static_cast<int>(std::min(message->bytes - offset, largest_piece_));
+    // A message of no bytes is sent too: it holds its place in the channel.
+    for_each_piece(message->bytes, largest_piece_, [&](std::int64_t offset, int bytes) {
       MPI_Request request = MPI_REQUEST_NULL;
       post_piece(*message, offset, bytes, request);
       requests_.push_back(request);
       pieces_.push_back(Piece{message, bytes});
       ++message->pieces_left;
-      offset += bytes;
-    } while (offset < message->bytes);
+    });
   } catch (const Error&) {
     message->failure = std::current_exception();
   }

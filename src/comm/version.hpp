@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/units.hpp"
 #include "comm/futex.hpp"
 
 namespace penstock {
@@ -13,6 +14,7 @@ namespace penstock {
 class Version {
  public:
   static constexpr std::int64_t none = -1;  ///< nothing is published yet
+  static constexpr Bytes number_place{0};   ///< of the number, within a Version
 
   std::int64_t get() const { return value_.load(std::memory_order_acquire); }
   /// By the writer alone; versions only grow. Wakes all who wait. @throws Error if `version` is not above the last one

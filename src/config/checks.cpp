@@ -267,7 +267,6 @@ template <class Refuse>
 void refuse_memory(const MemoryOptions& memory, const Refuse& refuse) {
   refuse(memory.recompute == Recompute::selective || memory.recompute == Recompute::layers, "memory.recompute",
          deck_name(memory.recompute), "choose none or full");
-  refuse(memory.fetch != Fetch::message, "memory.fetch", deck_name(memory.fetch), "leave it out");
   refuse(memory.offload_activations > 0, "memory.offload_activations", memory.offload_activations, "set 0");
   refuse(memory.optimizer == Place::device, "memory.optimizer", deck_name(memory.optimizer), "choose host");
 }
@@ -307,8 +306,6 @@ void refuse_what_cannot_run(const Deck& deck) {
   refuse(parallel.expert > 1, "parallel.expert", parallel.expert, "set 1");
   refuse(parallel.neighbours != Neighbours::pipeline, "parallel.neighbours", deck_name(parallel.neighbours),
          "choose pipeline");
-  refuse(parallel.ranks_per_node.has_value(), "parallel.ranks_per_node", parallel.ranks_per_node.value_or(0),
-         "leave it out");
   refuse(deck.model.experts > 0, "model.experts", deck.model.experts,
          "a mixture of experts cannot be trained yet, set 0");
   refuse_schedule(deck.schedule, refuse);

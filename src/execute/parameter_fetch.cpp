@@ -90,10 +90,18 @@ void ParameterFetch::wait_for_versions(const std::vector<FetchedPiece>& pieces, 
   place.queue->submit(std::exchange(after, {}), wait);
 }
 
-const std::byte* ParameterFetch::source_of(const FetchedPiece& piece) const {
+/// Queues one piece behind `after`.
+Event ParameterFetch::bring(const FetchedPiece& piece, const CopyPlace& place, std::vector<Event> after) const {
+  std::byte* to = place.data + piece.to.value;
   const std::byte* copy =
       store_ != nullptr ? store_->direct(piece.source) : stages_[piece.source]->working_copy().data();
-  return copy + piece.from.value;
+  if (copy != nullptr) {
+    return place.device->copy_to_device(*place.queue, std::move(after), to, copy + piece.from.value, piece.bytes);
+  }
+  const auto read = [store = store_, piece, to] {
+    store->read(piece.source, piece.from, {to, static_cast<std::size_t>(piece.bytes.value)});
+  };
+  return place.queue->submit(std::move(after), read);
 }
 
 Event ParameterFetch::fetch(const Action& action, const CopyPlace& place, std::vector<Event> after) const {
@@ -103,8 +111,7 @@ Event ParameterFetch::fetch(const Action& action, const CopyPlace& place, std::v
   for (const FetchedPiece& piece : pieces) {
     require(piece.to + piece.bytes <= place.bytes, "{} copies to byte {}, but its device buffer has {}",
             to_text(action), (piece.to + piece.bytes).value, place.bytes.value);
-    copies.push_back(place.device->copy_to_device(*place.queue, std::exchange(after, {}), place.data + piece.to.value,
-                                                  source_of(piece), piece.bytes));
+    copies.push_back(bring(piece, place, std::exchange(after, {})));
   }
   return copies.size() == 1 ? copies.front() : joined(copies.front(), copies.back());
 }

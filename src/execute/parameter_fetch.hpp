@@ -32,6 +32,7 @@ std::vector<FetchedPiece> fetched_pieces(const RunPlan& plan, Pass pass, Stage s
 /// Where the schedule streams parameters, the working copies lie in a store that the ranks share, and have versions:
 /// that of a step is published once its update is final, and a fetch waits for the version of the step before its own.
 /// So no pass reads a stage before it is validated, and ranks need not wait for each other otherwise (methods, 1.4).
+/// What another node has comes straight into the device's memory, which the host device lets anyone write.
 class ParameterFetch {
  public:
   /// `stages`: this rank's host stages. `store`: null where parameters stay on the device. Both outlive the object.
@@ -50,7 +51,7 @@ class ParameterFetch {
   using Pieces = PerStage<std::vector<FetchedPiece>>;  // empty for the stages of other ranks
   void wait_for_versions(const std::vector<FetchedPiece>& pieces, const CopyPlace& place,
                          std::vector<Event>& after) const;
-  const std::byte* source_of(const FetchedPiece& piece) const;
+  Event bring(const FetchedPiece& piece, const CopyPlace& place, std::vector<Event> after) const;
 
   const PerStage<std::unique_ptr<HostStage>>& stages_;
   ParameterStore* store_;

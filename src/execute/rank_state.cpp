@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "comm/agreement.hpp"
 #include "device/factory.hpp"
 #include "model/parameters.hpp"
 
@@ -15,10 +16,11 @@ OptimizerGroups make_groups(const RankPlace& place, const Communicator& world) {
           world.split(place.coordinate.value(), place.replica)};
 }
 
-std::unique_ptr<ParameterStore> make_store(const RunPlan& plan, const Communicator& pipeline,
+/// What one pipeline refuses, all do: its machines may be short of memory, and those of the others not.
+std::unique_ptr<ParameterStore> make_store(const RunPlan& plan, const Communicator& world, const Communicator& pipeline,
                                            const StoreOptions& sharing) {
   if (!plan.training.schedule.streams_parameters) return nullptr;
-  return std::make_unique<ParameterStore>(pipeline, shared_stages(plan), sharing);
+  return jointly(world, [&] { return std::make_unique<ParameterStore>(pipeline, shared_stages(plan), sharing); });
 }
 
 }  // namespace
@@ -31,7 +33,7 @@ RankState::RankState(const RunPlan& plan, const Communicator& world, const Devic
       cpu_workers_{device.threads},
       kernels_{make_host_kernels(compute_workers_)},
       groups_{make_groups(place_, world)},
-      store_{make_store(plan, groups_.pipeline, sharing)},
+      store_{make_store(plan, world, groups_.pipeline, sharing)},
       stages_{std::vector<std::unique_ptr<HostStage>>(
           static_cast<std::size_t>(plan.training.schedule.ranks(Pass::backward).size()))} {
   const auto planned = plan.planned_device_bytes(place_.coordinate);
@@ -49,6 +51,11 @@ RankState::RankState(const RunPlan& plan, const Communicator& world, const Devic
   }
   parameter_fetch_ = std::make_unique<ParameterFetch>(plan, place_.coordinate, stages_, store_.get());
   lanes_ = std::make_unique<LaneQueues>(*device_);
+}
+
+/// Fetches that an unfinished step has left in the lanes end, and the lanes with them.
+RankState::~RankState() {
+  if (store_) store_->stop();
 }
 
 ExecutorResources RankState::resources(StageWork& work) {

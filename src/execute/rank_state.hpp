@@ -31,6 +31,7 @@ class RankState {
   /// more.
   RankState(const RunPlan& plan, const Communicator& world, const DeviceOptions& device, const DelayOptions& delays,
             const StoreOptions& sharing = {});
+  ~RankState();
 
   const RankPlace& place() const { return place_; }
   Kernels& kernels() { return *kernels_; }

@@ -47,8 +47,8 @@ void describe(Visitor& visit, MemoryOptions& options) {
                "as with mobius and spipe always"});
   visit(
       "fetch", options.fetch,
-      {.help = "how parameters on the host reach ranks of other nodes; message: their owner sends them; get: it is not "
-               "asked, which not every MPI can do. Not yet for train"});
+      {.help = "how parameters on the host reach ranks of other nodes; message: their owner sends them; get: they are "
+               "read from its memory without it, which MPI cannot do over every network: tried at the start"});
   visit("resident_stages", options.resident_stages,
         {.help = "stages whose parameters a device holds at once while they come from the host: with 2 the next one is "
                  "on its way while one computes",

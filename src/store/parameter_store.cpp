@@ -19,14 +19,13 @@ ParameterStore::ParameterStore(const Communicator& pipeline, SharedStages stages
       rank_{pipeline.rank()},
       nodes_{pipeline, options.ranks_per_node},
       memory_{nodes_, layout_.block(rank_), purpose} {
-  if (nodes_.count() > 1) {
-    fail(ExitCode::bad_input,
-         "memory.parameters: host needs the ranks of a pipeline on one node so far; these are on {}", nodes_.count());
-  }
   for (const Stage stage : all<Stage>(layout_.stages().owner.size())) {
     if (layout_.stages().owner[stage] == rank_) new (own_block(stage) + layout_.version_offset(stage).value) Version;
   }
   pipeline.barrier();
+  if (nodes_.count() == 1) return;
+  remote_ = options.fetch == Fetch::get ? make_get_memory(pipeline, memory_.own())
+                                        : make_message_memory(pipeline, memory_.own());
 }
 
 std::byte* ParameterStore::own_block(Stage stage) {
@@ -42,6 +41,7 @@ std::span<std::byte> ParameterStore::own(Stage stage) {
 
 void ParameterStore::publish(Stage stage, std::int64_t version) {
   std::launder(reinterpret_cast<Version*>(own_block(stage) + layout_.version_offset(stage).value))->publish(version);
+  if (remote_) remote_->notice_version();
 }
 
 const std::byte* ParameterStore::block(Stage stage) const {
@@ -49,10 +49,19 @@ const std::byte* ParameterStore::block(Stage stage) const {
   return place ? memory_.of(*place).data() : nullptr;
 }
 
+void ParameterStore::check_not_stopped(bool is_done, Stage stage) const {
+  require(is_done, "the run was stopped while this rank waited for the parameters of stage {}", stage);
+}
+
 void ParameterStore::wait_for(Stage stage, std::int64_t version) const {
-  const std::byte* place = block(stage) + layout_.version_offset(stage).value;
-  const bool has_come = std::launder(reinterpret_cast<const Version*>(place))->wait_for(version, is_stopped_);
-  require(has_come, "the wait for version {} of the parameters of stage {} was stopped", version, stage);
+  const Bytes place = layout_.version_offset(stage);
+  if (const std::byte* start = block(stage)) {
+    const auto* here = std::launder(reinterpret_cast<const Version*>(start + place.value));
+    check_not_stopped(here->wait_for(version, is_stopped_), stage);
+  } else {
+    const int owner = layout_.stages().owner[stage].value();
+    check_not_stopped(remote_->wait_for(owner, place, version, is_stopped_), stage);
+  }
 }
 
 const std::byte* ParameterStore::direct(Stage stage) const {
@@ -64,7 +73,12 @@ void ParameterStore::read(Stage stage, Bytes offset, std::span<std::byte> out) c
   const Bytes size = layout_.stages().bytes[stage];
   require(offset.value >= 0 && offset.value + static_cast<std::int64_t>(out.size()) <= size.value,
           "reading {} bytes from {} on, of the {} of stage {}", out.size(), offset.value, size.value, stage);
-  std::copy_n(direct(stage) + offset.value, out.size(), out.begin());
+  if (const std::byte* copy = direct(stage)) {
+    std::copy_n(copy + offset.value, out.size(), out.begin());
+  } else {
+    const int owner = layout_.stages().owner[stage].value();
+    check_not_stopped(remote_->read(owner, layout_.copy_offset(stage) + offset, out, is_stopped_), stage);
+  }
 }
 
 Bytes ParameterStore::host_bytes(const SharedStages& stages, Rank rank) {

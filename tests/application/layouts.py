@@ -26,6 +26,11 @@ LAYOUTS = {
     "2 ranks, spipe": (2, {"parallel.pipeline": 2, "schedule": {"kind": "spipe", "backward_virtual": 2}}),
     "4 ranks, spipe, delays": (4, {"parallel.pipeline": 4, "schedule": {"kind": "spipe", "backward_stages": 5},
                                    "testing.delays": {"seed": 5, "longest": 0.004}}),
+    "4 ranks, spipe, nodes of 2": (4, {"parallel": {"pipeline": 4, "ranks_per_node": 2},
+                                       "schedule": {"kind": "spipe", "backward_stages": 5}}),
+    "3 ranks, 1f1b, nodes of 1, delays": (3, {"parallel": {"pipeline": 3, "ranks_per_node": 1},
+                                              "memory.parameters": "host",
+                                              "testing.delays": {"seed": 6, "longest": 0.004}}),
     "1 rank, spipe, one forward stage": (1, {"schedule": {"kind": "spipe", "backward_virtual": 3}}),
     "2 ranks, placed weights": (2, {"parallel.pipeline": 2, "schedule.weight_gradients": "placed"}),
     "3 ranks, placed products, recompute": (3, {"parallel.pipeline": 3, "memory.recompute": "full", "schedule": {
@@ -119,6 +124,32 @@ class Layouts(ApplicationTest):
         self.assertEqual(len(run.losses()), 500)
         self.assertEqual(run.losses(), whole.losses())
         self.assertEqual(run.weights(), whole.weights())
+
+    def check_parameters_of_other_nodes(self, fetch, environment):
+        """Ends the run by SPipe over four nodes, which may have been refused, and compares it with that of one rank."""
+        saved = {"output.checkpoint_every": 3}
+        run = self.train(4, merged(saved, {"parallel": {"pipeline": 4, "ranks_per_node": 1}, "memory.fetch": fetch,
+                                           "schedule": {"kind": "spipe", "backward_stages": 5}}),
+                         environment=environment)
+        if run.code == 0:
+            whole = self.train(1, saved)
+            self.assertEqual(run.losses(), whole.losses())
+            self.assertEqual(run.weights(), whole.weights())
+        return run
+
+    def test_parameters_of_other_nodes_by_get(self):
+        run = self.check_parameters_of_other_nodes("get", {"OMPI_MCA_btl_vader_single_copy_mechanism": "cma"})
+        if run.code == 2 and "memory.fetch: get: this MPI gives" in run.output:
+            self.skipTest("this machine does not let a rank read the memory of another")
+        self.assert_finished(run)
+
+    def test_parameters_of_other_nodes_over_tcp(self):
+        over_tcp = {"OMPI_MCA_btl": "tcp,self"}
+        self.assert_finished(self.check_parameters_of_other_nodes("message", over_tcp))
+        refused = self.check_parameters_of_other_nodes("get", over_tcp)
+        self.assertEqual(refused.code, 2, refused.output)
+        self.assertIn("memory.fetch: get: this MPI gives programs of several threads no windows", refused.output)
+        self.assertEqual(refused.output.count("use memory.fetch: message"), 1)
 
     def test_slices_of_llama_in_bf16_with_a_tied_head(self):
         self.check_slices({"precision": "bf16", "tie_embeddings": True}, 1e-2)

@@ -93,7 +93,7 @@ TEST_F(NodeMemoryTest, RefusesMoreThanTheNodeHasOnAllRanks) {
 
   EXPECT_EQ(code, ExitCode::does_not_fit);
   EXPECT_THAT(message, testing::HasSubstr("the copies of a test: "));
-  EXPECT_THAT(message, testing::HasSubstr("are asked for on this node"));
+  EXPECT_THAT(message, testing::HasSubstr("are asked for on this machine"));
 }
 
 TEST_F(NodeMemoryTest, CountsRanksInGroupsAsNodes) {
