@@ -165,6 +165,11 @@ void check_kind(const Deck& deck, BrokenRules& broken) {
 
 /// What SlimPipe alone has: its ranks work in lockstep.
 void check_lockstep_options(const ScheduleOptions& schedule, BrokenRules& broken) {
+  if (schedule.exchange != Exchange::none && schedule.cutting == Cutting::balanced) {
+    broken.add({"schedule.exchange", "schedule.cutting"},
+               "is {}, which needs slices of equal length; with it leave out cutting: balanced",
+               deck_name(schedule.exchange));
+  }
   if (!schedule.file && schedule.kind == ScheduleKind::slimpipe) return;
   const std::string name = schedule.file ? "a schedule file" : fmt::format("schedule {}", deck_name(schedule.kind));
   if (schedule.exchange != Exchange::none) {

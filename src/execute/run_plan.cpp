@@ -132,7 +132,8 @@ PerStage<StageShape> stage_shapes(const RunShape& shape, const Partition& partit
                      sequences,
                      shape.sequence,
                      shape.model.precision == Precision::bf16 ? DType::bf16 : DType::f32,
-                     slices};
+                     slices,
+                     shape.schedule.key_cost(attention_cost_per_key(shape.model))};
   }
   return stages;
 }

@@ -273,17 +273,22 @@ Bytes StageLayouts::workspace() const {
 }
 
 SliceLayouts::SliceLayouts(const StageShape& shape) : shape_{shape}, tokens_{tokens_of(shape)} {
-  for (const Slice slice : {Slice{0}, Slice{shape.slices - 1}}) {
+  for (const Slice slice : all<Slice>(shape.slices)) {
+    ranges_.push_back(shape.tokens_of(slice));
     StageShape one = shape;
-    one.tokens = shape.tokens_of(slice).count;
+    one.tokens = ranges_.back().count;
     one.slices = 1;
-    if (layouts_.empty() || layouts_.back().shape.tokens != one.tokens) layouts_.emplace_back(one);
+    if (layouts_.count(one.tokens) == 0) layouts_.emplace(one.tokens, one);
   }
 }
 
-const StageLayouts& SliceLayouts::of(Slice slice) const {
+const TokenRange& SliceLayouts::range_of(Slice slice) const {
   require(slice >= Slice{0} && slice.value() < shape_.slices, "stage: no slice {} of {}", slice, shape_.slices);
-  return shape_.tokens_of(slice).count == layouts_.front().shape.tokens ? layouts_.front() : layouts_.back();
+  return ranges_[static_cast<std::size_t>(slice.value())];
+}
+
+const StageLayouts& SliceLayouts::of(Slice slice) const {
+  return layouts_.at(range_of(slice).count);
 }
 
 DType accumulation_of(DType storage) {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -107,20 +108,23 @@ struct StageLayouts {
   Bytes workspace() const;     ///< of both works, the kernels' scratch behind it not included
 };
 
-/// The layouts of a stage by slice: those of the longer ones, and of the shorter ones, which have a token less.
+/// The layouts of a stage by slice; slices of one length share theirs.
 class SliceLayouts {
  public:
   explicit SliceLayouts(const StageShape& shape);
   const StageLayouts& of(Slice slice) const;
-  const StageLayouts& longest() const { return layouts_.front(); }
+  const StageLayouts& longest() const { return layouts_.rbegin()->second; }
   bool is_last(Slice slice) const { return slice.value() + 1 == shape_.slices; }
-  std::int64_t first_position(Slice slice) const { return shape_.tokens_of(slice).begin; }
+  std::int64_t first_position(Slice slice) const { return range_of(slice).begin; }
   /// Of the whole micro-batch.
   const BufferLayout& tokens() const { return tokens_; }
 
  private:
+  const TokenRange& range_of(Slice slice) const;
+
   StageShape shape_;
-  std::vector<StageLayouts> layouts_;
+  std::vector<TokenRange> ranges_;                // by slice
+  std::map<std::int64_t, StageLayouts> layouts_;  // by tokens
   BufferLayout tokens_;
 };
 

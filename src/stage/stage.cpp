@@ -25,7 +25,7 @@ const StageShape& checked(const StageShape& shape) {
 
 KernelLimits limits_of(const StageShape& shape) {
   const ModelSpec& model = shape.model;
-  const std::int64_t longest = shape.tokens_of(Slice{0}).count;
+  const std::int64_t longest = shape.cut().longest();
   return {.tokens = shape.sequences * longest,
           .width = std::max({model.hidden, model.ffn, model.query_width(), model.kv_width()}),
           .vocabulary = shape.last ? model.vocabulary : 0,

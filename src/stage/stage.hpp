@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,15 +14,10 @@
 #include "memory/plan.hpp"
 #include "model/parameters.hpp"
 #include "model/spec.hpp"
+#include "schedule/cutting.hpp"
 #include "schedule/weight_parts.hpp"
 
 namespace penstock {
-
-/// Consecutive tokens of each sequence.
-struct TokenRange {
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
-};
 
 /// What a stage computes on: a range of layers, and the tokens of one micro-batch, slice by slice.
 struct StageShape {
@@ -36,18 +30,14 @@ struct StageShape {
   std::int64_t tokens = 1;      ///< of each sequence
   DType storage = DType::bf16;  ///< of parameters and activations; f64 for checks with the reference kernels
   std::int32_t slices = 1;      ///< that each sequence is cut into
+  double key_cost = 0;          ///< see SequenceCut
   /// Where a forward with Keep::nothing leaves the residual stream before a layer, for a backward pass that is cut
   /// otherwise: layers of this stage, ascending.
   std::vector<Layer> checkpoints;
   /// Of a whole micro-batch.
   std::int64_t rows() const { return sequences * tokens; }
-  /// Slices differ by at most one token, the longer ones come first.
-  TokenRange tokens_of(Slice slice) const {
-    const std::int64_t shortest = tokens / slices;
-    const std::int64_t longer = tokens % slices;
-    const std::int64_t before = slice.value();
-    return {before * shortest + std::min(before, longer), shortest + (before < longer ? 1 : 0)};
-  }
+  SequenceCut cut() const { return {tokens, slices, key_cost}; }
+  TokenRange tokens_of(Slice slice) const { return cut().slice(slice); }
 };
 
 /// A named tensor inside a buffer.

@@ -188,6 +188,30 @@ TEST_P(SlicesOfEachModel, GiveTheSameStepsRecomputedSplitDelayedAndOnTwoThreads)
   expect_same(train(of, world_, delays), expected);
 }
 
+TEST_P(SlicesOfEachModel, OfEqualWorkGiveTheSameStepsInEverySchedule) {
+  const auto balanced = [](RunShape of) {
+    of.schedule.cutting = Cutting::balanced;
+    of.model.hidden = 8;  // attention counts: slices of 2, 2, 1 and 1 tokens become others
+    of.model.head_size = 32;
+    of.model.ffn = 8;
+    of.sequence = 24;
+    of.model.positions = 24;
+    return of;
+  };
+  auto one = tiny_run(GetParam(), 1);
+  one.schedule = {.kind = ScheduleKind::seq1f1b, .slices = slices()};
+  const RunPlan plan = test::plan_of(balanced(one));
+  const StageShape& stage = plan.training.stages[Stage{0}];
+  ASSERT_GT(stage.tokens_of(Slice{0}).count, stage.tokens_of(Slice{slices() - 1}).count + 1);
+  const auto expected = train(balanced(one), Communicator::self());
+
+  expect_same(train(balanced(shape(ScheduleKind::terapipe)), world_), expected);
+  expect_same(train(balanced(shape(ScheduleKind::svpp, 2)), world_), expected);
+  auto split = balanced(shape(ScheduleKind::slimpipe));
+  split.schedule.split_backward = true;
+  expect_same(train(split, world_), expected);
+}
+
 TEST_P(SlicesOfEachModel, GiveTheLossesOfWholeSequences) {
   const auto of_micro_batches = [](const std::vector<double>& losses, std::int32_t parts) {
     std::vector<double> sums(losses.size() / static_cast<std::size_t>(parts));

@@ -115,7 +115,8 @@ Pipeline::Pipeline(const PipelineShape& shape, Kernels& kernels) : shape_{shape}
                                                             .sequences = shape.sequences,
                                                             .tokens = shape.tokens,
                                                             .storage = shape.storage,
-                                                            .slices = shape.slices},
+                                                            .slices = shape.slices,
+                                                            .key_cost = shape.key_cost},
                                                  kernels));
     begin = end;
   }
