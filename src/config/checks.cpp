@@ -273,7 +273,6 @@ void refuse_memory(const MemoryOptions& memory, const Refuse& refuse) {
   refuse(memory.recompute == Recompute::selective || memory.recompute == Recompute::layers, "memory.recompute",
          deck_name(memory.recompute), "choose none or full");
   refuse(memory.fetch != Fetch::message, "memory.fetch", deck_name(memory.fetch), "leave it out");
-  refuse(memory.offload_activations > 0, "memory.offload_activations", memory.offload_activations, "set 0");
   refuse(memory.optimizer == Place::device, "memory.optimizer", deck_name(memory.optimizer), "choose host");
 }
 
@@ -318,6 +317,11 @@ void refuse_what_cannot_run(const Deck& deck) {
          "a mixture of experts cannot be trained yet, set 0");
   refuse_schedule(deck.schedule, refuse);
   refuse_memory(deck.memory, refuse);
+  const bool streams = deck.schedule.kind == ScheduleKind::spipe || deck.schedule.kind == ScheduleKind::mobius;
+  const bool recomputes = deck.memory.recompute == Recompute::full || (!deck.schedule.file && streams);
+  refuse(deck.memory.offload_activations > 0 && recomputes, "memory.offload_activations",
+         deck.memory.offload_activations,
+         "with recompute: full, as mobius and spipe always have it, a forward keeps nothing that could leave; set 0");
   if (!reasons.empty()) fail(ExitCode::bad_input, "{}", fmt::join(reasons, "\n"));
 }
 

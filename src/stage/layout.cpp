@@ -5,11 +5,10 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "stage/offload.hpp"
 
 namespace penstock {
 namespace {
-
-constexpr std::int64_t slot_alignment = 64;
 
 // Lays tensors into a buffer, one after the other.
 class LayoutBuilder {
@@ -280,6 +279,10 @@ SliceLayouts::SliceLayouts(const StageShape& shape) : shape_{shape}, tokens_{tok
     one.slices = 1;
     if (layouts_.count(one.tokens) == 0) layouts_.emplace(one.tokens, one);
   }
+  if (shape.offload_ratio == 0) return;
+  const auto stay = shape.slices > 1 ? StayingTensors::keys_and_values : StayingTensors::none;
+  const auto chosen = choose_offloadable(longest().activations, shape.offload_ratio, stay);
+  for (auto& [tokens, layouts] : layouts_) layouts.offloadable = split_offloadable(layouts.activations, chosen);
 }
 
 const TokenRange& SliceLayouts::range_of(Slice slice) const {
@@ -299,6 +302,10 @@ Matrix at(const TensorSlot& slot, std::byte* base) {
   if (slot.rows == 0) return {};
   require(base != nullptr, "stage: no buffer was given for {}", slot.name);
   return {base + slot.offset.value, slot.type, slot.rows, slot.columns};
+}
+
+Matrix at(const TensorSlot& slot, const KeptBuffers& buffers) {
+  return at(slot, slot.offloadable ? buffers.offloadable : buffers.activations);
 }
 
 ConstMatrix at(const TensorSlot& slot, const std::byte* base) {

@@ -64,6 +64,10 @@ SLICED_LAYOUTS = {
         "kind": "svpp", "virtual": 2, "weight_gradients": "placed", "weight_grain": "product",
         "weight_queue": "dynamic"}, "testing.delays": {"seed": 5, "longest": 0.002}}),
     "1 rank, svpp, 5 stages": (1, {"schedule.kind": "svpp", "schedule.virtual": 5}),
+    "2 ranks, slimpipe, offload": (2, {"parallel.pipeline": 2, "schedule.kind": "slimpipe",
+                                       "memory.offload_activations": 0.7}),
+    "3 ranks, seq1f1b, offload, parameters from the host": (3, {"parallel.pipeline": 3, "memory": {
+        "offload_activations": 1, "parameters": "host", "resident_stages": 1}}),
 }
 # Slices of equal work: of 8, 6, 4 and 4 tokens.
 BALANCED_LAYOUTS = ["3 ranks, seq1f1b, delays", "2 ranks, svpp, 2 stages each, split", "2 ranks, slimpipe, 2 stages each"]

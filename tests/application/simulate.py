@@ -99,7 +99,7 @@ class Simulate(ApplicationTest):
 
     def test_train_names_all_that_is_for_simulation_alone(self):
         run = self.train(1, {"schedule": {"kind": "slimpipe", "slices": 2, "exchange": "global"},
-                             "memory": {"optimizer": "device", "offload_activations": 0.5}})
+                             "memory": {"optimizer": "device", "offload_activations": 0.5, "recompute": "full"}})
         self.assertEqual(run.code, 2, run.output)
         for key in ("schedule.exchange", "memory.optimizer", "memory.offload_activations"):
             self.assertIn(key, run.output)
