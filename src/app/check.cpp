@@ -26,7 +26,7 @@ Json rank_json(const RunPlan& plan, std::int32_t world_rank) {
   const auto host = planned_host_bytes(plan, world_rank);
   return {{"rank", world_rank},
           {"planned_device_bytes", plan.planned_device_bytes(coordinate).value},
-          {"planned_host_bytes", (host.states + host.snapshot).value},
+          {"planned_host_bytes", host.total().value},
           {"training_bytes", plan.training.ranks[coordinate].peak.value},
           {"validation_bytes", plan.validation.ranks[coordinate].peak.value},
           {"generation_bytes", plan.generation.ranks[coordinate].peak.value}};
@@ -58,7 +58,8 @@ void print_tables(const RunPlan& plan) {
   for (const Rank rank : all<Rank>(plan.shape.pipeline)) {
     fmt::print("\npipeline rank {}, training:\n{}\n", rank, memory_table(plan.training.ranks[rank]));
     const auto host = planned_host_bytes(plan, rank.value());
-    fmt::print("host memory: states {}, and {} more while a checkpoint is written\n", to_text(host.states),
+    fmt::print("host memory: states {}{}, and {} more while a checkpoint is written\n", to_text(host.states),
+               host.activations.value > 0 ? fmt::format(", activations {}", to_text(host.activations)) : "",
                to_text(host.snapshot));
   }
 }

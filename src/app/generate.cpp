@@ -18,18 +18,19 @@ namespace penstock {
 namespace {
 
 /// The deck of the checkpoint, laid out over the ranks that were started: one pipeline, one micro-batch of one
-/// sequence, in as many slices as its run had.
+/// sequence, in the slices that its run had.
 Deck deck_for_generation(const GenerateCommand& command, const Communicator& world, IoThread& io) {
   return jointly(world, [&] {
     CheckpointHeader header;
     io.run([&] { header = read_checkpoint_header(command.checkpoint); });
     auto overrides = command.overrides;
-    const auto slices = parse_deck(header.deck, command.checkpoint).schedule.slices;
+    const auto schedule = parse_deck(header.deck, command.checkpoint).schedule;
     // The layout is what was started: it comes last, over what the checkpoint's deck or the user says.
     for (const char* value : {"parallel={pipeline: 1, data: 1}", "training.global_batch=1", "training.micro_batch=1"}) {
       overrides.emplace_back(value);
     }
-    overrides.push_back(fmt::format("schedule={{kind: seq1f1b, slices: {}}}", slices));
+    overrides.push_back(fmt::format("schedule={{kind: seq1f1b, slices: {}, cutting: {}}}", schedule.slices,
+                                    deck_name(schedule.cutting)));
     const auto layers = parse_deck(header.deck, command.checkpoint, overrides).model.layers;
     if (world.size() > layers) {
       fail(ExitCode::bad_input, "{} ranks were started, but the model has {}: start at most {}", world.size(),

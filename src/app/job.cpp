@@ -54,6 +54,7 @@ RunShape run_shape(const Deck& deck, const std::string& deck_path) {
   if (deck.schedule.file) shape.schedule_csv = read_text(*deck.schedule.file);
   if (deck.schedule.weight_gradients == WeightGradients::placed) shape.durations = expected_durations(deck, deck_path);
   shape.recompute = deck.memory.recompute;
+  shape.offload_activations = deck.memory.offload_activations;
   shape.stream_parameters = deck.memory.parameters == Place::host;
   shape.resident_stages = deck.memory.resident_stages;
   shape.steps_wait_for_norm = steps_wait_for_norm(deck);
@@ -103,6 +104,7 @@ PlannedHostBytes planned_host_bytes(const RunPlan& plan, std::int32_t world_rank
     planned.snapshot += bytes.masters + bytes.moments;
   }
   planned.states += ReduceStaging::bytes(plan.shape.replicas);
+  planned.activations = plan.training.ranks[RankPlace::of(world_rank, plan.shape.pipeline).coordinate].host_peak;
   return planned;
 }
 

@@ -30,10 +30,12 @@ void check_ranks(const Deck& deck, int started);
 /// The layout for people: layers, parameters, planned bytes of each rank.
 std::string layout_text(const RunPlan& plan);
 
-/// Host bytes of a rank by kind (HostStage), and the snapshot of a background checkpoint.
+/// Host bytes of a rank by kind (HostStage), offloaded activations, and the snapshot of a background checkpoint.
 struct PlannedHostBytes {
-  Bytes states{0};    ///< masters, moments, working copies, gradients, room for messages of gradients
-  Bytes snapshot{0};  ///< masters and moments once more, while a checkpoint is written
+  Bytes states{0};       ///< masters, moments, working copies, gradients, room for messages of gradients
+  Bytes activations{0};  ///< the most that are offloaded at once
+  Bytes snapshot{0};     ///< masters and moments once more, while a checkpoint is written
+  Bytes total() const { return states + activations + snapshot; }
 };
 PlannedHostBytes planned_host_bytes(const RunPlan& plan, std::int32_t world_rank);
 

@@ -98,12 +98,6 @@ Prices expected_durations(const Deck& deck, const std::string& deck_path) {
 }
 
 Priced price_valid(const ModelledRun& run) {
-  // In units all slices last the same, however many tokens they have.
-  if (!run.schedule.file && !run.hardware.unit && run.cost.sequence % run.schedule.slices != 0) {
-    fail(ExitCode::bad_input,
-         "schedule.slices {} does not divide training.sequence {}; the models of cost cut sequences equally",
-         run.schedule.slices, run.cost.sequence);
-  }
   Priced priced = price(run);
   // Generators are proved by tests; a file is not.
   if (run.schedule.file) require_valid(priced.schedule, validate(priced.schedule));

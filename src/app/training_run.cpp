@@ -298,7 +298,7 @@ void TrainingRun::complete_summary() {
   const auto all = [this](Bytes bytes) { return world_->all_gather(bytes.value); };
   const auto device = all(planned);
   const auto peak = all(state_.peak_device_bytes());
-  const auto host_planned = all(host.states + host.snapshot);
+  const auto host_planned = all(host.total());
   const auto resident = all(peak_resident_set());
   for (std::size_t rank = 0; rank < device.size(); ++rank) {
     summary.ranks.push_back({Bytes{device[rank]}, Bytes{peak[rank]}, Bytes{host_planned[rank]}, Bytes{resident[rank]}});

@@ -165,6 +165,11 @@ void check_kind(const Deck& deck, BrokenRules& broken) {
 
 /// What SlimPipe alone has: its ranks work in lockstep.
 void check_lockstep_options(const ScheduleOptions& schedule, BrokenRules& broken) {
+  if (schedule.exchange != Exchange::none && schedule.cutting == Cutting::balanced) {
+    broken.add({"schedule.exchange", "schedule.cutting"},
+               "is {}, which needs slices of equal length; with it leave out cutting: balanced",
+               deck_name(schedule.exchange));
+  }
   if (!schedule.file && schedule.kind == ScheduleKind::slimpipe) return;
   const std::string name = schedule.file ? "a schedule file" : fmt::format("schedule {}", deck_name(schedule.kind));
   if (schedule.exchange != Exchange::none) {
@@ -267,7 +272,6 @@ template <class Refuse>
 void refuse_memory(const MemoryOptions& memory, const Refuse& refuse) {
   refuse(memory.recompute == Recompute::selective || memory.recompute == Recompute::layers, "memory.recompute",
          deck_name(memory.recompute), "choose none or full");
-  refuse(memory.offload_activations > 0, "memory.offload_activations", memory.offload_activations, "set 0");
   refuse(memory.optimizer == Place::device, "memory.optimizer", deck_name(memory.optimizer), "choose host");
 }
 
@@ -310,6 +314,11 @@ void refuse_what_cannot_run(const Deck& deck) {
          "a mixture of experts cannot be trained yet, set 0");
   refuse_schedule(deck.schedule, refuse);
   refuse_memory(deck.memory, refuse);
+  const bool streams = deck.schedule.kind == ScheduleKind::spipe || deck.schedule.kind == ScheduleKind::mobius;
+  const bool recomputes = deck.memory.recompute == Recompute::full || (!deck.schedule.file && streams);
+  refuse(deck.memory.offload_activations > 0 && recomputes, "memory.offload_activations",
+         deck.memory.offload_activations,
+         "with recompute: full, as mobius and spipe always have it, a forward keeps nothing that could leave; set 0");
   if (!reasons.empty()) fail(ExitCode::bad_input, "{}", fmt::join(reasons, "\n"));
 }
 

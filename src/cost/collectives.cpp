@@ -22,10 +22,10 @@ Seconds tensor_seconds(const CostShape& shape, const Links& links, WorkPart part
   return scaled(links.ring_seconds(members, 1, bytes, members - 1), times);
 }
 
-Seconds context_seconds(const CostShape& shape, const Links& links, WorkPart part, Slice slice) {
+Seconds context_seconds(const CostShape& shape, const Links& links, WorkPart part, double keys) {
   const std::int32_t members = shape.context;
   const double numbers = shape.tokens() * (members - 1) / shape.tensor;
-  const double keys_and_values = 2.0 * shape.model.kv_width() * (slice.value() + 1);
+  const double keys_and_values = 2.0 * shape.model.kv_width() * keys;
   const double queries_and_outputs = 2.0 * shape.model.query_width();
   const double bytes = numbers * std::min(keys_and_values, queries_and_outputs) * storage_bytes(shape.model.precision);
   const double times = part == WorkPart::forward ? 1 : 2;  // gradients go the same way
@@ -40,10 +40,10 @@ Seconds expert_seconds(const CostShape& shape, const Links& links) {
 
 }  // namespace
 
-Seconds layer_collectives(const CostShape& shape, const Links& links, WorkPart part, Slice slice) {
+Seconds layer_collectives(const CostShape& shape, const Links& links, WorkPart part, double keys) {
   Seconds seconds = scaled(tensor_seconds(shape, links, part), shape.exposure.tensor);
   if (part == WorkPart::weight_gradient) return seconds;
-  seconds += scaled(context_seconds(shape, links, part, slice), shape.exposure.context);
+  seconds += scaled(context_seconds(shape, links, part, keys), shape.exposure.context);
   seconds += scaled(expert_seconds(shape, links), shape.exposure.expert);
   return seconds;
 }

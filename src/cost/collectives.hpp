@@ -11,8 +11,9 @@ namespace penstock {
 
 /// Of one layer and slice: with tensor parallelism the stream is gathered and scattered twice forward, twice for
 /// inputs, and gathered twice more for weights; context parallelism moves keys and values, or queries and outputs where
-/// those are fewer bytes; expert parallelism sends tokens to their experts and back.
-Seconds layer_collectives(const CostShape& shape, const Links& links, WorkPart part, Slice slice);
+/// those are fewer bytes; expert parallelism sends tokens to their experts and back. `keys`: those that the slice sees,
+/// in slices of its length.
+Seconds layer_collectives(const CostShape& shape, const Links& links, WorkPart part, double keys);
 
 /// Of one slice and rank: the hidden slice that all ranks need for their share of the vocabulary; 0 without such
 /// shares.

@@ -161,7 +161,7 @@ std::vector<Product> weight_gradient_products(const CostShape& shape, Stage stag
 
 AttentionWork attention_work(const CostShape& shape, double length, WorkPart part, bool fused) {
   if (part == WorkPart::weight_gradient) return {};
-  const double slice = double{1} * shape.sequence / shape.slices;
+  const double slice = shape.tokens_of_sequence();
   const double keys = slice * (fused ? length : length + 0.5);
   const double scores = shape.micro_batch * slice * keys / shape.devices();  // of one head
   const double forward = 4.0 * shape.model.query_width() * scores;

@@ -53,8 +53,9 @@ Work head_work(const CostShape& shape, WorkPart part, double share);
 /// attention output, query with key and value.
 std::vector<Product> weight_gradient_products(const CostShape& shape, Stage stage);
 
-/// Causal attention of one layer for queries of one slice over keys of `length` slices; the diagonal slice counts half,
-/// so that slice k has k + 1/2. Per sequence 4 x query_width x (S/n)^2 x length FLOPs forward.
+/// Causal attention of one layer for queries of one slice over keys of `length` slices as long as it; the diagonal
+/// slice counts half, so that of equal slices slice k has k + 1/2. Per sequence 4 x query_width x (S/n)^2 x length
+/// FLOPs forward.
 struct AttentionWork {
   Flops flops;
   double traffic = 0;  ///< bytes of scores that go through memory, without a fused kernel

@@ -43,7 +43,7 @@ CostModel::CostModel(CostShape shape, HardwareOptions hardware)
     : shape_{checked(std::move(shape))},
       hardware_{std::move(hardware)},
       links_{shape_, hardware_},
-      bytes_{stage_bytes(shape_)},
+      bytes_{stage_bytes(shape_.of_length(shape_.cut().longest()))},
       message_{size_of(bytes_, Stage{0}, BufferKind::output)} {
   if (hardware_.unit) {
     fill_unit_prices();

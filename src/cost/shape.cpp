@@ -83,6 +83,12 @@ void check_exchange(const CostShape& shape) {
     fail(ExitCode::bad_input, "{} slices are no multiple of parallel.pipeline {}; the attention exchange needs that",
          shape.slices, shape.pipeline);
   }
+  if (shape.key_cost != 0 || shape.sequence % shape.slices != 0) {
+    fail(ExitCode::bad_input,
+         "{} slices of {} tokens are not equally long; the attention exchange moves whole slices of keys, and needs "
+         "that",
+         shape.slices, shape.sequence);
+  }
   if (shape.forward_stages.size() % shape.pipeline != 0 || !shape.backward_stages.empty()) {
     fail(ExitCode::bad_input,
          "{} stages over {} ranks; the attention exchange needs as many stages on each rank, and the same in both "
@@ -93,8 +99,18 @@ void check_exchange(const CostShape& shape) {
 
 }  // namespace
 
+CostShape CostShape::of_length(std::int64_t tokens) const {
+  CostShape one = *this;
+  one.slice_tokens = tokens;
+  return one;
+}
+
+double CostShape::tokens_of_sequence() const {
+  return slice_tokens > 0 ? static_cast<double>(slice_tokens) : double{1} * sequence / slices;
+}
+
 double CostShape::tokens() const {
-  return double{1} * micro_batch * sequence / slices / context;
+  return micro_batch * tokens_of_sequence() / context;
 }
 
 void check(const CostShape& shape) {

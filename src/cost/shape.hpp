@@ -7,6 +7,7 @@
 #include "base/index.hpp"
 #include "model/spec.hpp"
 #include "schedule/attention_exchange.hpp"
+#include "schedule/cutting.hpp"
 #include "schedule/partition.hpp"
 #include "schedule/place.hpp"
 #include "schedule/recompute.hpp"
@@ -41,7 +42,7 @@ void describe(Visitor& visit, Exposure& exposure) {
 /// All that prices and sizes depend on, beside the hardware and the order of the actions.
 ///
 /// A rank of the pipeline is a group of tensor x context devices; all figures are those of one of its devices, the
-/// residual stream being divided by tensor too (sequence parallelism). Sequences are cut into equal slices.
+/// residual stream being divided by tensor too (sequence parallelism).
 struct CostShape {
   ModelSpec model;
   PerStage<LayerRange> forward_stages;
@@ -51,6 +52,8 @@ struct CostShape {
   std::int32_t sequence = 1;     ///< tokens
   std::int32_t micro_batch = 1;  ///< sequences
   std::int32_t slices = 1;
+  double key_cost = 0;            ///< see SequenceCut
+  std::int64_t slice_tokens = 0;  ///< of the slice that is looked at (of_length); 0: the mean of all
 
   std::int32_t pipeline = 1;  ///< ranks; those of the schedule
   std::int32_t tensor = 1;
@@ -79,7 +82,11 @@ struct CostShape {
   double vocabulary_share() const { return 1.0 / vocabulary_sharers(); }
   /// From a device of a rank to its counterpart of the next rank.
   std::int32_t rank_stride() const { return neighbours == Neighbours::replicas ? devices() * data : devices(); }
-  /// Tokens of one (micro-batch, slice) on one device.
+  SequenceCut cut() const { return {sequence, slices, key_cost}; }
+  /// The same for slices of so many tokens of a sequence, as stages look at theirs.
+  CostShape of_length(std::int64_t tokens) const;
+  /// Tokens of a sequence in the slice that is looked at; and those of one (micro-batch, slice) on one device.
+  double tokens_of_sequence() const;
   double tokens() const;
   friend bool operator==(const CostShape&, const CostShape&) = default;
 };

@@ -20,18 +20,41 @@ Seconds scaled(Seconds seconds, double factor) {
 }  // namespace
 
 StageSeconds::StageSeconds(const CostShape& shape, const HardwareOptions& hardware, const Links& links)
-    : shape_{shape}, hardware_{hardware}, links_{links}, selective_{seconds_of(selective_work(shape))} {
-  const double share = shape.vocabulary_share();
-  if (shape.exchange != Exchange::none) lockstep_.emplace(shape.exchange, unit_of(Stage{0}, Slice{0}));
+    : shape_{shape}, hardware_{hardware}, links_{links} {
+  const SequenceCut cut = shape.cut();
+  for (const Slice slice : all<Slice>(shape.slices)) {
+    ranges_.push_back(cut.slice(slice));
+    const std::int64_t tokens = ranges_.back().count;
+    if (lengths_.count(tokens) == 0) lengths_.emplace(tokens, of_length(tokens));
+  }
+  if (shape.exchange != Exchange::none) {
+    lockstep_.emplace(shape.exchange, unit_of(Stage{0}, Slice{0}));
+    return;
+  }
   for (const WorkPart part : all_parts) {
-    layer_[place(part)] = seconds_of(layer_work(shape, part));
-    embedding_[place(part)] = seconds_of(embedding_work(shape, part, share));
-    head_[place(part)] = seconds_of(head_work(shape, part, share)) + vocabulary_collectives(shape, links, part);
-    if (lockstep_) continue;
     for (const Slice slice : all<Slice>(shape.slices)) {
-      by_slice_[place(part)].push_back(layer_seconds(part, slice, {slice.value() + 0.5, 0}));
+      const TokenRange& range = ranges_[static_cast<std::size_t>(slice.value())];
+      const double before = static_cast<double>(range.begin) / static_cast<double>(range.count);
+      by_slice_[place(part)].push_back(layer_seconds(part, slice, {before + 0.5, 0}));
     }
   }
+}
+
+StageSeconds::OfLength StageSeconds::of_length(std::int64_t tokens) const {
+  OfLength result{.shape = shape_.of_length(tokens), .selective = {}};
+  const CostShape& shape = result.shape;
+  const double share = shape.vocabulary_share();
+  for (const WorkPart part : all_parts) {
+    result.layer[place(part)] = seconds_of(layer_work(shape, part));
+    result.embedding[place(part)] = seconds_of(embedding_work(shape, part, share));
+    result.head[place(part)] = seconds_of(head_work(shape, part, share)) + vocabulary_collectives(shape, links_, part);
+  }
+  result.selective = seconds_of(selective_work(shape));
+  return result;
+}
+
+const StageSeconds::OfLength& StageSeconds::length_of(Slice slice) const {
+  return lengths_.at(ranges_[static_cast<std::size_t>(slice.value())].count);
 }
 
 Seconds StageSeconds::seconds_of(const Product& product) const {
@@ -56,11 +79,11 @@ LockstepUnit StageSeconds::unit_of(Stage stage, Slice slice) const {
           .slice = slice.value()};
 }
 
-Seconds StageSeconds::attention_seconds(WorkPart part, double length) const {
+Seconds StageSeconds::attention_seconds(const CostShape& shape, WorkPart part, double length) const {
   if (part == WorkPart::weight_gradient) return {};
   const AttentionFigures& figures = hardware_.attention;
-  const AttentionWork work = attention_work(shape_, length, part, figures.fused);
-  const double queries = double{1} * shape_.sequence / shape_.slices;
+  const AttentionWork work = attention_work(shape, length, part, figures.fused);
+  const double queries = shape.tokens_of_sequence();
   const double size = std::cbrt(queries * queries * shape_.model.head_size);  // of a product without a fused kernel
   const double efficiency = !figures.fused              ? efficiency_at(hardware_.products, size)
                             : part == WorkPart::forward ? *figures.forward
@@ -70,16 +93,20 @@ Seconds StageSeconds::attention_seconds(WorkPart part, double length) const {
 }
 
 Seconds StageSeconds::layer_seconds(WorkPart part, Slice slice, const BalancedAttention& attention) const {
-  return layer_[place(part)] + attention_seconds(part, attention.length) +
-         exchange_collectives(shape_, links_, part, attention.exchanged) +
-         layer_collectives(shape_, links_, part, slice);
+  const OfLength& own = length_of(slice);
+  const TokenRange& range = ranges_[static_cast<std::size_t>(slice.value())];
+  return own.layer[place(part)] + attention_seconds(own.shape, part, attention.length) +
+         exchange_collectives(own.shape, links_, part, attention.exchanged) +
+         layer_collectives(own.shape, links_, part,
+                           static_cast<double>(range.end()) / static_cast<double>(range.count));
 }
 
-Seconds StageSeconds::ends_seconds(WorkPart part, Stage stage, std::int32_t stages) const {
+Seconds StageSeconds::ends_seconds(WorkPart part, Stage stage, std::int32_t stages, Slice slice) const {
   const std::int32_t sharers = shape_.vocabulary_sharers();
+  const OfLength& own = length_of(slice);
   Seconds seconds;
-  if (stage.value() < sharers) seconds += embedding_[place(part)];
-  if (stage.value() + sharers >= stages) seconds += head_[place(part)];
+  if (stage.value() < sharers) seconds += own.embedding[place(part)];
+  if (stage.value() + sharers >= stages) seconds += own.head[place(part)];
   return seconds;
 }
 
@@ -89,11 +116,13 @@ Seconds StageSeconds::of(WorkPart part, const PerStage<LayerRange>& stages, Stag
                       : layer_seconds(of_part, slice, lockstep_->of(unit_of(stage, slice)));
   };
   Seconds layer = of_layer(part);
-  if (part == WorkPart::input_gradient && shape_.recompute_of(stage) == Recompute::selective) layer += selective_;
+  if (part == WorkPart::input_gradient && shape_.recompute_of(stage) == Recompute::selective) {
+    layer += length_of(slice).selective;
+  }
   if (part == WorkPart::input_gradient && shape_.recompute_of(stage) == Recompute::layers) {
     layer += of_layer(WorkPart::forward);
   }
-  return scaled(layer, stages[stage].size()) + ends_seconds(part, stage, stages.size());
+  return scaled(layer, stages[stage].size()) + ends_seconds(part, stage, stages.size(), slice);
 }
 
 }  // namespace penstock

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -26,19 +27,27 @@ class StageSeconds {
   Seconds seconds_of(const Product& product) const;
 
  private:
+  /// Of slices of one length; by part, attention and collectives of layers not included.
+  struct OfLength {
+    CostShape shape;
+    std::array<Seconds, 3> layer;
+    std::array<Seconds, 3> embedding;  ///< of the first stage, or of the share of each rank
+    std::array<Seconds, 3> head;
+    Seconds selective;
+  };
+  OfLength of_length(std::int64_t tokens) const;
+  const OfLength& length_of(Slice slice) const;
   Seconds seconds_of(const Work& work) const;
   Seconds layer_seconds(WorkPart part, Slice slice, const BalancedAttention& attention) const;
-  Seconds attention_seconds(WorkPart part, double length) const;
+  Seconds attention_seconds(const CostShape& shape, WorkPart part, double length) const;
   LockstepUnit unit_of(Stage stage, Slice slice) const;
-  Seconds ends_seconds(WorkPart part, Stage stage, std::int32_t stages) const;
+  Seconds ends_seconds(WorkPart part, Stage stage, std::int32_t stages, Slice slice) const;
 
   const CostShape& shape_;
   const HardwareOptions& hardware_;
   const Links& links_;
-  std::array<Seconds, 3> layer_;      ///< by part; attention and collectives not included
-  std::array<Seconds, 3> embedding_;  ///< of the first stage, or of the share of each rank
-  std::array<Seconds, 3> head_;
-  Seconds selective_;
+  std::vector<TokenRange> ranges_;                ///< by slice
+  std::map<std::int64_t, OfLength> lengths_;      ///< by tokens
   std::array<std::vector<Seconds>, 3> by_slice_;  ///< all of a layer, where no exchange tells stages apart
   std::optional<BalancedLockstep> lockstep_;      ///< with an exchange
 };

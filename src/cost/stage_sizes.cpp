@@ -104,7 +104,7 @@ class StageSizer {
   }
 
   /// Of one micro-batch: inputs of the first stage, targets of the last, of either pass.
-  Bytes token_bytes() const { return bytes(4.0 * shape_.tokens() * shape_.slices); }
+  Bytes token_bytes() const { return bytes(4.0 * shape_.micro_batch * shape_.sequence / shape_.context); }
 
   /// The keys and values of a slice, or the sums of their gradients.
   double key_values(const LayerRange& layers, double element) const {

@@ -34,6 +34,11 @@ ComputeWork::ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& ker
       losses_(static_cast<std::size_t>(planned.schedule.shape.micro_batches * planned.schedule.shape.slices), 0.0) {
   if (planned.schedule.backward) backward_math_ = Maths{maths_of(planned, rank, Pass::backward)};
   check_sizes(rank);
+  const Bytes on_host = planned.ranks[rank].host_peak;
+  if (on_host.value > 0) {
+    on_host_ = HostBlock{on_host, fmt::format("the offloaded activations of rank {}", rank),
+                         "offload a smaller share (memory.offload_activations)"};
+  }
 }
 
 void ComputeWork::check_sizes(Rank rank) const {

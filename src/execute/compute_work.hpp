@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/host_block.hpp"
 #include "base/index.hpp"
 #include "execute/parameter_fetch.hpp"
 #include "execute/run_plan.hpp"
@@ -47,6 +48,7 @@ class ComputeWork : public MemoryWork {
   void compute(const Action& action, const StageBuffers& buffers) override;
   void cpu(const Action& action) override;
   std::span<std::byte> host_gradients(Stage stage) override;
+  std::byte* host_activations() override { return on_host_.data(); }
   Event fetch(const Action& action, const CopyPlace& place, std::vector<Event> after) override;
 
  protected:
@@ -78,6 +80,7 @@ class ComputeWork : public MemoryWork {
   Maths backward_math_;   // of a backward pass with stages of its own
   PerStage<bool> fresh_;  // gradients not yet written in this run
   std::vector<double> losses_;
+  HostBlock on_host_;  // of offloaded activations
   double loss_scale_ = 1;
   std::int64_t wanted_position_ = 0;
 };

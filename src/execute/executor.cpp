@@ -77,6 +77,7 @@ class Executor::Preparation {
     result.runs_early = runs_early(schedule_, planned.action);
     result.after = predecessors(planned, node);
     result.takes = planned.takes;
+    result.host_offset = planned.host_offset;
     for (const auto& buffer : planned.takes) live_[buffer.buffer] = buffer;
     result.buffers.slice = node.action.slice;
     result.buffers.earlier.resize(static_cast<std::size_t>(node.action.slice.value()));
@@ -161,6 +162,9 @@ class Executor::Preparation {
       case BufferKind::activations:
         own_slice ? void(to.activations = data) : void(to.earlier.at(earlier).keys_and_values = data);
         break;
+      case BufferKind::offloadable:
+        to.offloadable = data;
+        break;
       case BufferKind::key_values:
         own_slice ? void(to.key_values = data) : void(to.earlier.at(earlier).keys_and_values = data);
         break;
@@ -183,7 +187,6 @@ class Executor::Preparation {
       case BufferKind::checkpoint:
         prepared.action.op == Op::forward ? to.checkpoints.push_back(data) : void(to.input = data);
         break;
-      case BufferKind::offloadable:
       case BufferKind::optimizer_states:
         break;  // of schedules whose mathematics does not run yet
     }
@@ -301,11 +304,14 @@ Event Executor::issue(const Prepared& prepared, std::vector<Event> after) {
     case Lane::cpu:
       return lanes.cpu->submit(std::move(after), [work, &prepared] { work->cpu(prepared.action); });
     case Lane::to_host:
-      return work->copy(action, {resources_.device, lanes.to_host.get(), prepared.device_data, prepared.bytes},
-                        std::move(after));
+      return work->copy(
+          action, {resources_.device, lanes.to_host.get(), prepared.device_data, prepared.bytes, prepared.host_offset},
+          std::move(after));
     case Lane::to_device:
-      return work->copy(action, {resources_.device, lanes.to_device.get(), prepared.device_data, prepared.bytes},
-                        std::move(after));
+      return work->copy(
+          action,
+          {resources_.device, lanes.to_device.get(), prepared.device_data, prepared.bytes, prepared.host_offset},
+          std::move(after));
     case Lane::send:
       return resources_.transport->send(prepared.peer, transport_kind(action.op), std::move(after),
                                         prepared.device_data, prepared.bytes);

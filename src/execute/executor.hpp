@@ -98,6 +98,7 @@ class Executor {
     StageBuffers buffers;
     std::byte* device_data = nullptr;  // of a message or copy
     Bytes bytes{0};
+    Bytes host_offset{0};
     std::int32_t peer = -1;
     bool is_tail = false;
   };

@@ -85,13 +85,15 @@ Schedule complete_schedule(const RunShape& shape, const Schedule& compute) {
   options.late_checkpoints = shape.schedule.checkpoint_messages == CheckpointMessages::synchronous;
   options.stream_parameters = shape.stream_parameters;
   options.resident_stages = shape.resident_stages;
+  if (shape.offload_activations > 0) options.offload_nearest = usual_offload_nearest;
   return complete(compute, options);
 }
 
 /// Puts the weight gradients where the deck wants them, if it says so.
 void place_weight_gradients(RunPlan& plan, const Schedule& compute) {
   if (plan.shape.schedule.weight_gradients != WeightGradients::placed) return;
-  require_placeable(plan.shape.schedule, plan.training.schedule.streams_parameters, false);
+  require_placeable(plan.shape.schedule, plan.training.schedule.streams_parameters,
+                    plan.training.schedule.offloads_activations);
   const auto complete = [&](const Schedule& schedule) { return complete_schedule(plan.shape, schedule); };
   plan.training.schedule = with_placed_weight_gradients(plan, compute, complete);
   require_valid(plan.training.schedule, validate(plan.training.schedule));
@@ -132,7 +134,9 @@ PerStage<StageShape> stage_shapes(const RunShape& shape, const Partition& partit
                      sequences,
                      shape.sequence,
                      shape.model.precision == Precision::bf16 ? DType::bf16 : DType::f32,
-                     slices};
+                     slices,
+                     shape.schedule.key_cost(attention_cost_per_key(shape.model)),
+                     shape.offload_activations};
   }
   return stages;
 }

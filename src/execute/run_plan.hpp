@@ -32,6 +32,7 @@ struct RunShape {
   /// By which weight gradients are placed (schedule.weight_gradients), of whole actions. The same on all ranks.
   Prices durations = unit_prices();
   bool steps_wait_for_norm = true;   ///< clipping, or skipping of steps that are not finite
+  double offload_activations = 0;    ///< share of what forwards keep that waits on the host
   bool stream_parameters = false;    ///< from the host for each stay on the device; mobius and spipe always do
   std::int32_t resident_stages = 2;  ///< stages whose parameters a device then holds at once
   std::int64_t sequence = 1;         ///< tokens

@@ -26,7 +26,12 @@ Event MemoryWork::copy(const Action& action, const CopyPlace& place, std::vector
     return place.device->copy_to_host(*place.queue, std::move(after), host.data(), place.data, bytes);
   }
   if (action.op == Op::fetch_forward || action.op == Op::fetch_backward) return fetch(action, place, std::move(after));
-  fail(ExitCode::internal, "{}: no device but the priced one runs {} yet", to_text(action), name_of(action.op));
+  std::byte* const on_host = host_activations() + place.host_offset.value;
+  if (action.op == Op::offload_activations) {
+    return place.device->copy_to_host(*place.queue, std::move(after), on_host, place.data, place.bytes);
+  }
+  require(action.op == Op::reload_activations, "{} is no copy between host and device", to_text(action));
+  return place.device->copy_to_device(*place.queue, std::move(after), place.data, on_host, place.bytes);
 }
 
 }  // namespace penstock

@@ -19,6 +19,7 @@ struct CopyPlace {
   Queue* queue = nullptr;
   std::byte* data = nullptr;
   Bytes bytes{0};
+  Bytes host_offset{0};  ///< OFFLOAD_A, RELOAD_A: in the host memory of the rank's activations
 };
 
 /// What actions do to memory: the second of the two run-time seams (the first is Device; design, section 4).
@@ -34,13 +35,15 @@ class StageWork {
   virtual Event copy(const Action& action, const CopyPlace& place, std::vector<Event> after) = 0;
 };
 
-/// Work on real memory: OFFLOAD_G, FETCH_F and FETCH_B copy from and to the memory that stages have on the host.
+/// Work on real memory: copies go from and to the memory that stages, and activations, have on the host.
 class MemoryWork : public StageWork {
  public:
-  /// @throws Error internal for copies that no device runs yet, and if the host's memory is longer than the device's
+  /// @throws Error internal if the host's memory is longer than the device's, and for what is no copy
   Event copy(const Action& action, const CopyPlace& place, std::vector<Event> after) override;
   /// Destination of the stage's OFFLOAD_G.
   virtual std::span<std::byte> host_gradients(Stage stage) = 0;
+  /// Where OFFLOAD_A and RELOAD_A have offset 0.
+  virtual std::byte* host_activations() = 0;
   /// Queues a FETCH_F or FETCH_B behind `after`.
   virtual Event fetch(const Action& action, const CopyPlace& place, std::vector<Event> after) = 0;
 };

@@ -54,10 +54,11 @@ void describe(Visitor& visit, MemoryOptions& options) {
                  "on its way while one computes",
          .unit = "stages",
          .range = between(1, 1024)});
-  visit("offload_activations", options.offload_activations,
-        {.help = "share of what a forward keeps that goes to the host until its backward is near. simulate and plan "
-                 "alone",
-         .range = between(0, 1)});
+  visit(
+      "offload_activations", options.offload_activations,
+      {.help = "share of what a forward keeps that goes to the host until its backward is near: whole tensors, so many "
+               "that their bytes come nearest to it; keys and values of slices stay",
+       .range = between(0, 1)});
   visit("optimizer", options.optimizer,
         {.help = "host: masters and moments lie there, and its CPUs take the step; device: both are the device's. "
                  "simulate and plan alone"});

@@ -227,13 +227,38 @@ class Planner {
     const ActionOnRank node{rank_, action};
     const LaneOfRank lane = lane_of_rank(schedule_, node);
     memory_.pass(lane);
-    PlannedAction planned{action, {}, frees(schedule_, node), {}};
+    host_.pass(lane);
+    PlannedAction planned{action, {}, frees(schedule_, node), {}, {}};
     std::vector<std::int32_t> freed_by;
     for (const SymbolicBuffer& buffer : takes(schedule_, node)) planned.takes.push_back(take(buffer, freed_by));
-    planned.waits_for = without_implied(lane, std::move(freed_by));
     const auto position = static_cast<std::int32_t>(plan_.actions.size());
+    if (action.op == Op::offload_activations) planned.host_offset = take_on_host(node, freed_by);
+    if (action.op == Op::reload_activations) planned.host_offset = free_on_host(node, position);
+    planned.waits_for = without_implied(lane, std::move(freed_by));
     for (const SymbolicBuffer& buffer : planned.frees) free(buffer, position, lane);
     plan_.actions.push_back(std::move(planned));
+  }
+
+  Bytes take_on_host(const ActionOnRank& offload, std::vector<std::int32_t>& freed_by) {
+    const SymbolicBuffer buffer = *moved_by(schedule_, offload);
+    const Bytes bytes = rounded_bytes(bytes_of(buffer));
+    const auto taken = host_.take(bytes);
+    freed_by.insert(freed_by.end(), taken.freed_by.begin(), taken.freed_by.end());
+    on_host_[buffer] = {buffer, taken.offset, bytes};
+    plan_.host_peak = host_.end();
+    return taken.offset;
+  }
+
+  Bytes free_on_host(const ActionOnRank& reload, std::int32_t position) {
+    const SymbolicBuffer buffer = *moved_by(schedule_, reload);
+    const auto found = on_host_.find(buffer);
+    require(found != on_host_.end(),
+            "schedule '{}', rank {}, action {}: reloads {}, which is not on the host; validate the schedule first",
+            schedule_.name, rank_, position + 1, text_of(buffer));
+    const PlannedBuffer planned = found->second;
+    on_host_.erase(found);
+    host_.free(planned, position, lane_of_rank(schedule_, reload));
+    return planned.offset;
   }
 
   /// What comes and goes with stages has the size of the rank's largest: each then fits where another was.
@@ -293,6 +318,8 @@ class Planner {
   Rank rank_;
   const PerStage<StageBytes>& stage_bytes_;
   Memory& memory_;
+  ReturningMemory host_{Bytes{0}};
+  std::map<SymbolicBuffer, PlannedBuffer> on_host_;
   std::map<SymbolicBuffer, PlannedBuffer> live_;
   PeakTable peak_;
   RankPlan plan_;

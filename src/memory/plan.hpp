@@ -33,6 +33,7 @@ struct PlannedAction {
   std::vector<SymbolicBuffer> frees;    ///< free for later actions of the list, once this one is complete
   std::vector<std::int32_t> waits_for;  ///< list positions of actions that freed memory which this one takes,
                                         ///< ascending; those that the order of a lane implies are left out
+  Bytes host_offset;                    ///< OFFLOAD_A, RELOAD_A: where the host keeps what is moved
 };
 
 /// Buffers of one kind and size: a row of the table of what takes the bytes.
@@ -54,6 +55,7 @@ struct RankPlan {
   std::map<BufferKind, Bytes> at_peak;  ///< bytes by kind when the peak is first reached, persistent ones included
   std::vector<MemoryUse> table;         ///< the same by kind and size, largest total first: the table of exit code 3
   Bytes unused_at_peak;                 ///< holes below the peak that no buffer fitted into
+  Bytes host_peak;                      ///< highest end of what OFFLOAD_A has taken to the host
 };
 
 /// The persistent buffers that `rank` needs over several schedules (training, validation, generation), so that they lie

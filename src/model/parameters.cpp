@@ -164,13 +164,26 @@ std::int64_t parameter_count(const ModelSpec& spec) {
   return spec.layers * (counts.layer + counts.layer_experts) + counts.first_and_last;
 }
 
-double training_flops_per_token(const ModelSpec& spec, std::int64_t sequence) {
+namespace {
+
+/// Matrix parameters of a layer that a token goes through.
+double active_layer_matrices(const ModelSpec& spec) {
   const ParameterCounts counts = parameter_counts(spec);
   const double active = spec.is_mixture() ? double{1} * spec.active_experts / spec.experts : 0;
-  const double layer = static_cast<double>(counts.layer_matrices) + active * static_cast<double>(counts.layer_experts);
+  return static_cast<double>(counts.layer_matrices) + active * static_cast<double>(counts.layer_experts);
+}
+
+}  // namespace
+
+double training_flops_per_token(const ModelSpec& spec, std::int64_t sequence) {
+  const double layer = active_layer_matrices(spec);
   const double head = double{1} * spec.vocabulary * spec.hidden;  // tied or not
   const double attention = 6.0 * spec.layers * spec.query_width() * static_cast<double>(sequence);
   return 6.0 * (spec.layers * layer + head) + attention;
+}
+
+double attention_cost_per_key(const ModelSpec& spec) {
+  return 4.0 * spec.query_width() / (2.0 * active_layer_matrices(spec));
 }
 
 }  // namespace penstock

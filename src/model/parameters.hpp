@@ -92,4 +92,9 @@ ParameterCounts parameter_counts(const ModelSpec& spec);
 /// sequence (half of the full 12).
 double training_flops_per_token(const ModelSpec& spec, std::int64_t sequence);
 
+/// What attending to one key costs a token, over what the matrix products of a layer cost it: 4 x query_width FLOPs
+/// over 2 x matrix parameters (of experts those that a token goes through). The same forward and backward, and in every
+/// layer; the head is not counted, which one stage alone has.
+double attention_cost_per_key(const ModelSpec& spec);
+
 }  // namespace penstock

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "cost/model_cost.hpp"
 #include "memory/weight_memory.hpp"
+#include "model/parameters.hpp"
 #include "schedule/kinds.hpp"
 #include "schedule/partition.hpp"
 #include "schedule/semantics.hpp"
@@ -150,6 +151,7 @@ Bytes host_states(const Priced& priced, Rank rank) {
 Priced priced(const ModelledRun& run, CostShape cost, const Schedule& compute) {
   Schedule schedule = complete_schedule(run, compute);
   cost.slices = schedule.shape.slices;
+  cost.key_cost = run.schedule.key_cost(attention_cost_per_key(cost.model));
   cost.pipeline = schedule.shape.ranks;
   cost.recompute = recompute_of(schedule, run.recompute);
   return {std::move(schedule), CostModel{std::move(cost), run.hardware}};

@@ -32,7 +32,8 @@ struct ModelledRun {
   bool stream_parameters = false;    ///< parameters come from the host, whatever the schedule
   std::int32_t resident_stages = 2;  ///< stages that a device then holds at once
   std::optional<Bytes> capacity;     ///< of a device: placed weight gradients wait only as far as it allows
-  std::int32_t offload_nearest = 2;  ///< compute actions between forward and backward below which activations stay
+  std::int32_t offload_nearest =
+      usual_offload_nearest;  ///< compute actions between forward and backward below which activations stay
 };
 
 /// The schedule with its prices.

@@ -9,6 +9,7 @@
 
 #include "base/describe.hpp"
 #include "schedule/attention_exchange.hpp"
+#include "schedule/cutting.hpp"
 
 namespace penstock {
 
@@ -105,6 +106,7 @@ struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::one_f_one_b;
   std::int32_t virtual_stages = 1;              ///< stages of one rank
   std::int32_t slices = 1;                      ///< of one sequence
+  Cutting cutting = Cutting::even;              ///< of sequences into slices
   std::optional<std::int32_t> forwards_first;   ///< svpp: forwards of the first rank before its first backward
   std::int32_t forward_virtual = 1;             ///< spipe: forward stages of one rank
   std::int32_t backward_virtual = 1;            ///< spipe: backward stages of one rank
@@ -120,6 +122,8 @@ struct ScheduleOptions {
   bool vocabulary_parallel = false;               ///< slimpipe: all ranks share head, loss and embedding
   std::optional<std::string> file;                ///< a hand-written schedule in place of a kind
 
+  /// SequenceCut::key_cost, where attending to a key costs the model `attention_cost`.
+  double key_cost(double attention_cost) const { return cutting == Cutting::balanced ? attention_cost : 0; }
   bool splits_backward() const { return split_backward || weight_gradients != WeightGradients::whole; }
   friend bool operator==(const ScheduleOptions&, const ScheduleOptions&) = default;
 };
@@ -140,6 +144,10 @@ void describe(Visitor& visit, ScheduleOptions& options) {
                  "doc/schedules.md",
          .unit = "slices",
          .range = between(1, 65536)});
+  visit(
+      "cutting", options.cutting,
+      {.help = "even: slices of equal length; balanced: of equal work, shorter ones behind, since their tokens attend "
+               "to more keys"});
   visit("forwards_first", options.forwards_first,
         {.help = "svpp: forwards of the first rank before its first backward, from virtual x slices; fewer keep fewer "
                  "activations and wait longer",

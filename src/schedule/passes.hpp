@@ -40,6 +40,9 @@ enum class StepsWait : std::uint8_t {
 /// @pre not forward_only
 Schedule add_host_stages(const Schedule& schedule, StepsWait wait);
 
+/// What is used again this soon would be on its way back before it has left: slices near their backward stay.
+inline constexpr std::int32_t usual_offload_nearest = 2;
+
 struct CompletionOptions {
   PerStage<bool> recompute;             ///< per stage of the backward pass; empty: none
   bool split_weight_gradients = false;  ///< I and W instead of B

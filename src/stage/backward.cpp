@@ -17,13 +17,13 @@ Block kept_block(const StageCall& call, std::int64_t i) {
   Block block = call.block(i);
   const BlockSlots& slots = call.layouts.activations.blocks[static_cast<std::size_t>(i)];
   block.gradients = {call.layouts.gradients.blocks[static_cast<std::size_t>(i)], call.buffers.gradients};
-  block.tensors.place(slots, call.buffers.activations);
+  block.tensors.place(slots, call.kept());
   return block;
 }
 
 void head_weight_gradient(const StageCall& call, ConstMatrix logits_gradient) {
   call.kernels.linear_weight_gradient(at(call.layouts.gradients.head, call.buffers.gradients), logits_gradient,
-                                      at(call.layouts.activations.head.norm, call.buffers.activations));
+                                      at(call.layouts.activations.head.norm, call.kept()));
 }
 
 class BackwardPass {
@@ -128,9 +128,9 @@ class BackwardPass {
 
   void run_final_norm(ConstMatrix norm_gradient) const {
     const HeadSlots& kept = call_.layouts.activations.head;
-    const Norm norm{.in = at(kept.input, call_.buffers.activations),
-                    .mean = at(kept.mean, call_.buffers.activations),
-                    .inverse = at(kept.inverse, call_.buffers.activations),
+    const Norm norm{.in = at(kept.input, call_.kept()),
+                    .mean = at(kept.mean, call_.kept()),
+                    .inverse = at(kept.inverse, call_.kept()),
                     .weight = call_.parameters()[Role::final_norm_weight]};
     call_.family().norm_gradient(call_.kernels, norm,
                                  {.in = stream_gradient(call_.blocks()),

@@ -112,10 +112,14 @@ void backward_attention(const Block& block) {
 
 }  // namespace
 
-void BlockTensors::place(const BlockSlots& slots, std::byte* base) {
+void BlockTensors::place(const BlockSlots& slots, const KeptBuffers& buffers) {
   for (std::size_t i = 0; i < slots.size(); ++i) {
-    if (slots[i].rows > 0) tensors_[i] = at(slots[i], base);
+    if (slots[i].rows > 0) tensors_[i] = at(slots[i], buffers);
   }
+}
+
+void BlockTensors::place(const BlockSlots& slots, std::byte* base) {
+  place(slots, KeptBuffers{base, nullptr});
 }
 
 void product(const Block& block, BlockTensor out, BlockTensor in, ParameterRole weight, ParameterRole bias) {

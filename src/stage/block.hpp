@@ -24,6 +24,7 @@ class BlockTensors {
  public:
   /// Takes the tensors that `slots` has from the buffer at `base`, in place of earlier ones.
   void place(const BlockSlots& slots, std::byte* base);
+  void place(const BlockSlots& slots, const KeptBuffers& buffers);
   Matrix operator[](BlockTensor tensor) const { return tensors_[static_cast<std::size_t>(tensor)]; }
 
  private:

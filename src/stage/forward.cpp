@@ -36,9 +36,9 @@ class ForwardPass {
     }
     if (const Matrix out = checkpoint(i); i > 0 && out.data != nullptr) return out;
     if (!keeps()) return at(layouts.forward_work.stream[static_cast<std::size_t>(i % 2)], call_.buffers.workspace);
-    if (i == call_.blocks()) return at(layouts.activations.head.input, call_.buffers.activations);
+    if (i == call_.blocks()) return at(layouts.activations.head.input, call_.kept());
     return at(layouts.activations.blocks[static_cast<std::size_t>(i)][static_cast<std::size_t>(BlockTensor::input)],
-              call_.buffers.activations);
+              call_.kept());
   }
 
   // Where the stream before block `i` is left for a backward stage that begins there; empty where none does.
@@ -57,7 +57,7 @@ class ForwardPass {
   Block block(std::int64_t i) const {
     Block block = call_.block(i);
     if (keeps()) {
-      block.tensors.place(call_.layouts.activations.blocks[static_cast<std::size_t>(i)], call_.buffers.activations);
+      block.tensors.place(call_.layouts.activations.blocks[static_cast<std::size_t>(i)], call_.kept());
     } else {
       block.tensors.place(call_.layouts.forward_work.block, call_.buffers.workspace);
       if (!call_.is_last_slice()) {
@@ -77,7 +77,7 @@ class ForwardPass {
   }
 
   Matrix norm_tensor(TensorSlot HeadSlots::*slot) const {
-    return keeps() ? at(call_.layouts.activations.head.*slot, call_.buffers.activations)
+    return keeps() ? at(call_.layouts.activations.head.*slot, call_.kept())
                    : at(call_.layouts.forward_work.head.*slot, call_.buffers.workspace);
   }
 

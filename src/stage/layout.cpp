@@ -5,11 +5,10 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "stage/offload.hpp"
 
 namespace penstock {
 namespace {
-
-constexpr std::int64_t slot_alignment = 64;
 
 // Lays tensors into a buffer, one after the other.
 class LayoutBuilder {
@@ -273,17 +272,26 @@ Bytes StageLayouts::workspace() const {
 }
 
 SliceLayouts::SliceLayouts(const StageShape& shape) : shape_{shape}, tokens_{tokens_of(shape)} {
-  for (const Slice slice : {Slice{0}, Slice{shape.slices - 1}}) {
+  for (const Slice slice : all<Slice>(shape.slices)) {
+    ranges_.push_back(shape.tokens_of(slice));
     StageShape one = shape;
-    one.tokens = shape.tokens_of(slice).count;
+    one.tokens = ranges_.back().count;
     one.slices = 1;
-    if (layouts_.empty() || layouts_.back().shape.tokens != one.tokens) layouts_.emplace_back(one);
+    if (layouts_.count(one.tokens) == 0) layouts_.emplace(one.tokens, one);
   }
+  if (shape.offload_ratio == 0) return;
+  const auto stay = shape.slices > 1 ? StayingTensors::keys_and_values : StayingTensors::none;
+  const auto chosen = choose_offloadable(longest().activations, shape.offload_ratio, stay);
+  for (auto& [tokens, layouts] : layouts_) layouts.offloadable = split_offloadable(layouts.activations, chosen);
+}
+
+const TokenRange& SliceLayouts::range_of(Slice slice) const {
+  require(slice >= Slice{0} && slice.value() < shape_.slices, "stage: no slice {} of {}", slice, shape_.slices);
+  return ranges_[static_cast<std::size_t>(slice.value())];
 }
 
 const StageLayouts& SliceLayouts::of(Slice slice) const {
-  require(slice >= Slice{0} && slice.value() < shape_.slices, "stage: no slice {} of {}", slice, shape_.slices);
-  return shape_.tokens_of(slice).count == layouts_.front().shape.tokens ? layouts_.front() : layouts_.back();
+  return layouts_.at(range_of(slice).count);
 }
 
 DType accumulation_of(DType storage) {
@@ -294,6 +302,10 @@ Matrix at(const TensorSlot& slot, std::byte* base) {
   if (slot.rows == 0) return {};
   require(base != nullptr, "stage: no buffer was given for {}", slot.name);
   return {base + slot.offset.value, slot.type, slot.rows, slot.columns};
+}
+
+Matrix at(const TensorSlot& slot, const KeptBuffers& buffers) {
+  return at(slot, slot.offloadable ? buffers.offloadable : buffers.activations);
 }
 
 ConstMatrix at(const TensorSlot& slot, const std::byte* base) {

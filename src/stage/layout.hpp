@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,8 @@ enum class BlockTensor : std::uint8_t {
   norm_gradient,      ///< [T, h], at either norm's output
   attention_gradient  ///< [T, q]
 };
+/// Every tensor of a buffer begins at a multiple of so many bytes.
+inline constexpr std::int64_t slot_alignment = 64;
 inline constexpr std::size_t block_tensor_count = 26;
 inline constexpr std::size_t parameter_role_count = static_cast<std::size_t>(ParameterRole::head_weight) + 1;
 
@@ -95,7 +98,8 @@ struct StageLayouts {
   StageShape shape;  ///< `tokens` are those of a slice, which counts as the whole
   ParameterLayout parameters;
   ParameterLayout gradients;
-  KeptLayout activations;
+  KeptLayout activations;  ///< and the slots of what is kept beside them, in `offloadable`
+  BufferLayout offloadable;
   BufferLayout logits;
   KeptLayout weight_operands;
   KeptLayout key_values;           ///< keys and values of a slice, for later ones, where no activations are kept
@@ -107,29 +111,39 @@ struct StageLayouts {
   Bytes workspace() const;     ///< of both works, the kernels' scratch behind it not included
 };
 
-/// The layouts of a stage by slice: those of the longer ones, and of the shorter ones, which have a token less.
+/// The layouts of a stage by slice; slices of one length share theirs.
 class SliceLayouts {
  public:
   explicit SliceLayouts(const StageShape& shape);
   const StageLayouts& of(Slice slice) const;
-  const StageLayouts& longest() const { return layouts_.front(); }
+  const StageLayouts& longest() const { return layouts_.rbegin()->second; }
   bool is_last(Slice slice) const { return slice.value() + 1 == shape_.slices; }
-  std::int64_t first_position(Slice slice) const { return shape_.tokens_of(slice).begin; }
+  std::int64_t first_position(Slice slice) const { return range_of(slice).begin; }
   /// Of the whole micro-batch.
   const BufferLayout& tokens() const { return tokens_; }
 
  private:
+  const TokenRange& range_of(Slice slice) const;
+
   StageShape shape_;
-  std::vector<StageLayouts> layouts_;
+  std::vector<TokenRange> ranges_;                // by slice
+  std::map<std::int64_t, StageLayouts> layouts_;  // by tokens
   BufferLayout tokens_;
 };
 
 /// Type of statistics, logits and weight gradients.
 DType accumulation_of(DType storage);
 
+/// The two buffers of what a forward keeps. `offloadable` may be null where nothing lies in it.
+struct KeptBuffers {
+  std::byte* activations = nullptr;
+  std::byte* offloadable = nullptr;
+};
+
 /// The tensor of a slot in the buffer that starts at `base`; empty if the slot is. @pre base is not null for a real
 /// slot.
 Matrix at(const TensorSlot& slot, std::byte* base);
 ConstMatrix at(const TensorSlot& slot, const std::byte* base);
+Matrix at(const TensorSlot& slot, const KeptBuffers& buffers);
 
 }  // namespace penstock

@@ -27,6 +27,8 @@ struct StageCall {
   const FamilyMath& family() const { return math_of(shape.model.family); }
   ConstParameterTensors parameters() const { return {layouts.parameters.beside, buffers.parameters}; }
   ParameterTensors gradients() const { return {layouts.gradients.beside, buffers.gradients}; }
+  /// What a forward keeps, wherever it lies.
+  KeptBuffers kept() const { return {buffers.activations, buffers.offloadable}; }
   ConstMatrix head() const { return at(layouts.parameters.head, buffers.parameters); }
   /// Token or target numbers as a matrix. @throws Error internal if they are not there, naming them.
   ConstMatrix numbers(const std::int32_t* data, const char* name) const;

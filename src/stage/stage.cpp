@@ -17,6 +17,8 @@ const StageShape& checked(const StageShape& shape) {
   require(shape.sequences > 0 && shape.tokens > 0, "stage: {} sequences of {} tokens", shape.sequences, shape.tokens);
   require(shape.slices > 0 && shape.slices <= shape.tokens, "stage: {} slices of {} tokens", shape.slices,
           shape.tokens);
+  require(shape.offload_ratio >= 0 && shape.offload_ratio <= 1, "stage: {} of the activations are to be offloadable",
+          shape.offload_ratio);
   require(shape.model.family != Family::gpt2 || shape.tokens <= shape.model.positions,
           "stage: sequences of {} tokens need as many positions; the model has {}", shape.tokens,
           shape.model.positions);
@@ -25,7 +27,7 @@ const StageShape& checked(const StageShape& shape) {
 
 KernelLimits limits_of(const StageShape& shape) {
   const ModelSpec& model = shape.model;
-  const std::int64_t longest = shape.tokens_of(Slice{0}).count;
+  const std::int64_t longest = shape.cut().longest();
   return {.tokens = shape.sequences * longest,
           .width = std::max({model.hidden, model.ffn, model.query_width(), model.kv_width()}),
           .vocabulary = shape.last ? model.vocabulary : 0,
@@ -105,6 +107,8 @@ BufferLayout StageMath::layout(BufferKind kind) const {
       return shape_.last ? BufferLayout{} : longest.stream_buffer;
     case BufferKind::activations:
       return longest.activations.buffer;
+    case BufferKind::offloadable:
+      return longest.offloadable;
     case BufferKind::logits:
       return longest.logits;
     case BufferKind::weight_operands:
@@ -113,7 +117,6 @@ BufferLayout StageMath::layout(BufferKind kind) const {
       return shape_.slices > 1 ? longest.key_value_gradients.buffer : BufferLayout{};
     case BufferKind::key_values:
       return shape_.slices > 1 ? longest.key_values.buffer : BufferLayout{};
-    case BufferKind::offloadable:
     case BufferKind::optimizer_states:
       return {};
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,15 +14,10 @@
 #include "memory/plan.hpp"
 #include "model/parameters.hpp"
 #include "model/spec.hpp"
+#include "schedule/cutting.hpp"
 #include "schedule/weight_parts.hpp"
 
 namespace penstock {
-
-/// Consecutive tokens of each sequence.
-struct TokenRange {
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
-};
 
 /// What a stage computes on: a range of layers, and the tokens of one micro-batch, slice by slice.
 struct StageShape {
@@ -36,18 +30,15 @@ struct StageShape {
   std::int64_t tokens = 1;      ///< of each sequence
   DType storage = DType::bf16;  ///< of parameters and activations; f64 for checks with the reference kernels
   std::int32_t slices = 1;      ///< that each sequence is cut into
+  double key_cost = 0;          ///< see SequenceCut
+  double offload_ratio = 0;     ///< share of what a forward keeps that lies in `offloadable`, as near as tensors allow
   /// Where a forward with Keep::nothing leaves the residual stream before a layer, for a backward pass that is cut
   /// otherwise: layers of this stage, ascending.
   std::vector<Layer> checkpoints;
   /// Of a whole micro-batch.
   std::int64_t rows() const { return sequences * tokens; }
-  /// Slices differ by at most one token, the longer ones come first.
-  TokenRange tokens_of(Slice slice) const {
-    const std::int64_t shortest = tokens / slices;
-    const std::int64_t longer = tokens % slices;
-    const std::int64_t before = slice.value();
-    return {before * shortest + std::min(before, longer), shortest + (before < longer ? 1 : 0)};
-  }
+  SequenceCut cut() const { return {tokens, slices, key_cost}; }
+  TokenRange tokens_of(Slice slice) const { return cut().slice(slice); }
 };
 
 /// A named tensor inside a buffer.
@@ -56,7 +47,8 @@ struct TensorSlot {
   DType type = DType::f32;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  Bytes offset{0};  ///< from the buffer's start, a multiple of 64
+  Bytes offset{0};           ///< from the buffer's start, a multiple of 64
+  bool offloadable = false;  ///< of what a forward keeps: lies in `offloadable` and not in `activations`
 };
 
 /// The tensors of one kind of buffer, and its size (a multiple of buffer_alignment).
@@ -81,6 +73,7 @@ struct StageBuffers {
   const std::byte* input = nullptr;            ///< [rows, hidden] S; not for the first stage
   std::byte* output = nullptr;                 ///< [rows, hidden] S; not for the last stage
   std::byte* activations = nullptr;            ///< kept from the forward (or from recompute) to the backward
+  std::byte* offloadable = nullptr;            ///< offload_ratio > 0: the part of it that may wait on the host
   std::byte* logits = nullptr;                 ///< last stage: logits A, log-sum-exp A, and what else the loss keeps
   const std::byte* output_gradient = nullptr;  ///< [rows, hidden] S; not for the last stage
   std::byte* input_gradient = nullptr;         ///< [rows, hidden] S; not for the first stage

@@ -11,6 +11,7 @@ from support import ROOT, ApplicationTest
 SMALLER = {
     "priced_slimpipe.yaml": ["device.time_scale=0.001"],
     "too_big.yaml": ["training.sequence=16", "model.hidden=64", "model.ffn=96", "memory.device=4 MiB"],
+    "long_context.yaml": ["training.sequence=512", "output.checkpoint_every=0"],
     "gpt2_124m.yaml": ["training.sequence=16", "model.layers=2", "model.hidden=96", "training.steps=1"],
 }
 
@@ -38,6 +39,30 @@ class Decks(ApplicationTest):
                 summary = json.loads((self.folder / deck.stem / "summary.json").read_text())
                 self.assertEqual([rank["peak_device_bytes"] for rank in summary["ranks"]], planned)
                 self.assertEqual([rank["planned_device_bytes"] for rank in summary["ranks"]], planned)
+
+    def check_long_context(self, *values):
+        deck = str(ROOT / "input" / "long_context.yaml")
+        return self.penstock(["check", deck, "--json", *(part for value in values for part in ("--set", value))])
+
+    def test_a_long_sequence_fits_in_slices_alone(self):
+        sliced = self.check_long_context()
+        self.assertEqual(sliced.returncode, 0, sliced.stdout)
+        whole = self.check_long_context("schedule.kind=1f1b", "schedule.slices=1")
+        self.assertEqual(whole.returncode, 3, whole.stdout)
+        self.assertIn("the plan needs", whole.stdout)
+
+    def test_memory_grows_with_a_sequence_and_not_with_its_square(self):
+        def planned(sequence, slices):
+            check = self.check_long_context(f"training.sequence={sequence}", f"schedule.slices={slices}",
+                                            "memory.device=4 GiB")
+            self.assertEqual(check.returncode, 0, check.stdout)
+            return [rank["planned_device_bytes"] for rank in json.loads(check.stdout)["ranks"]]
+
+        for once, twice in zip(planned(32768, 16), planned(65536, 16)):
+            self.assertLess(twice, 2 * once)
+        # Of slices of one length, a longer sequence has more: they keep more, and nothing grows faster.
+        for once, twice in zip(planned(32768, 8), planned(65536, 16)):
+            self.assertLess(twice, 2 * once)
 
     def test_every_schedule_is_drawn(self):
         for file in [*self.decks(), *sorted((ROOT / "input").glob("*.csv"))]:

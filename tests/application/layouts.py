@@ -69,7 +69,13 @@ SLICED_LAYOUTS = {
         "kind": "svpp", "virtual": 2, "weight_gradients": "placed", "weight_grain": "product",
         "weight_queue": "dynamic"}, "testing.delays": {"seed": 5, "longest": 0.002}}),
     "1 rank, svpp, 5 stages": (1, {"schedule.kind": "svpp", "schedule.virtual": 5}),
+    "2 ranks, slimpipe, offload": (2, {"parallel.pipeline": 2, "schedule.kind": "slimpipe",
+                                       "memory.offload_activations": 0.7}),
+    "3 ranks, seq1f1b, offload, parameters from the host": (3, {"parallel.pipeline": 3, "memory": {
+        "offload_activations": 1, "parameters": "host", "resident_stages": 1}}),
 }
+# Slices of equal work: of 8, 6, 4 and 4 tokens.
+BALANCED_LAYOUTS = ["3 ranks, seq1f1b, delays", "2 ranks, svpp, 2 stages each, split", "2 ranks, slimpipe, 2 stages each"]
 
 
 class Layouts(ApplicationTest):
@@ -91,9 +97,10 @@ class Layouts(ApplicationTest):
                     self.assertEqual(rank["peak_device_bytes"], rank["planned_device_bytes"])
         return whole
 
-    def check_slices(self, model, tolerance):
+    def check_slices(self, model, tolerance, cutting="even"):
         """Slices give the same bits in every layout, and the losses of whole sequences but for rounding."""
-        sliced = self.check(model, SLICED, SLICED_LAYOUTS)
+        layouts = SLICED_LAYOUTS if cutting == "even" else {name: SLICED_LAYOUTS[name] for name in BALANCED_LAYOUTS}
+        sliced = self.check(model, merged(SLICED, {"schedule.cutting": cutting}), layouts)
         whole = self.train(1, merged({"model": model}, {**SLICED, "schedule": {}}))
         self.assert_finished(whole)
         for a, b in zip(sliced.losses(), whole.losses()):
@@ -153,6 +160,9 @@ class Layouts(ApplicationTest):
 
     def test_slices_of_llama_in_bf16_with_a_tied_head(self):
         self.check_slices({"precision": "bf16", "tie_embeddings": True}, 1e-2)
+
+    def test_slices_of_equal_work(self):
+        self.check_slices({"head_size": 64}, 1e-5, "balanced")
 
     def test_slices_of_gpt2_in_fp32(self):
         self.check_slices({"family": "gpt2", "kv_heads": 4}, 1e-5)

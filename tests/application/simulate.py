@@ -79,8 +79,10 @@ class Simulate(ApplicationTest):
                 (["schedule.kind=interleaved", "schedule.virtual=8", "parallel.pipeline=4"],
                  "pipeline 4 x virtual 8 = 32 stages, but the model has 24 layers"),
                 (["schedule.kind=svpp", "schedule.slices=65"], "65 slices cannot be cut from sequences of 64 tokens"),
-                (["hardware=input/hardware/h100.yaml", "schedule.kind=svpp", "schedule.slices=5"],
-                 "schedule.slices 5 does not divide training.sequence 64"),
+                (["hardware=input/hardware/h100.yaml", "schedule.kind=slimpipe", "schedule.slices=5",
+                  "schedule.exchange=global"], "5 slices of 64 tokens are not equally long"),
+                (["schedule.kind=slimpipe", "schedule.slices=4", "schedule.exchange=global",
+                  "schedule.cutting=balanced"], "needs slices of equal length"),
                 (["schedule.kind=slimpipe", "schedule.slices=6", "parallel.pipeline=4"], "multiple"),
                 (["schedule.kind=spipe", "schedule.backward_virtual=7", "parallel.pipeline=4"],
                  "pipeline 4 x backward_virtual 7 = 28 backward stages, but the model has 24 layers"),
@@ -97,7 +99,7 @@ class Simulate(ApplicationTest):
 
     def test_train_names_all_that_is_for_simulation_alone(self):
         run = self.train(1, {"schedule": {"kind": "slimpipe", "slices": 2, "exchange": "global"},
-                             "memory": {"optimizer": "device", "offload_activations": 0.5}})
+                             "memory": {"optimizer": "device", "offload_activations": 0.5, "recompute": "full"}})
         self.assertEqual(run.code, 2, run.output)
         for key in ("schedule.exchange", "memory.optimizer", "memory.offload_activations"):
             self.assertIn(key, run.output)

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/prices.hpp"
 
+#include <numeric>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
@@ -183,6 +186,54 @@ TEST(Wires, OfGroupsThatFillThemAreTheirOwn) {
   const CostModel model{shape, round_hardware()};
 
   EXPECT_EQ(model.shared_resource(Rank{1}, Rank{2}), std::nullopt);
+}
+
+/// Of all slices of a stage in the middle, on hardware that reaches half of its peak in products and in attention.
+std::vector<double> forward_prices(const CostShape& shape) {
+  HardwareOptions hardware = round_hardware();
+  hardware.attention.forward = 0.5;
+  const CostModel model{shape, hardware};
+  std::vector<double> prices;
+  for (const Slice slice : all<Slice>(shape.slices)) prices.push_back(price(model, Op::forward, 1, slice.value()));
+  return prices;
+}
+
+TEST(ComputePrices, OfSlicesOfEqualWorkDifferByATokensWorth) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::llama2_7b), 4);
+  shape.sequence = 131072;  // nine tenths of the work at its end is attention
+  shape.slices = 8;
+  const auto even = forward_prices(shape);
+  ASSERT_GT(even.back(), 3 * even.front());
+  shape.key_cost = attention_cost_per_key(shape.model);
+
+  const auto balanced = forward_prices(shape);
+
+  const double layer = 2 * 4096.0 * (4 * 4096 + 3 * 11008);  // FLOPs of a token beside attention
+  const double of_last_token = 8 * layer * (1 + shape.key_cost * 131072) / 0.5e15;
+  const double mean = std::accumulate(even.begin(), even.end(), 0.0) / 8;
+  for (const double seconds : balanced) EXPECT_NEAR(seconds, mean, of_last_token + unseen_traffic);
+}
+
+TEST(ComputePrices, OfSlicesThatDoNotDivideTheSequenceAreThoseOfTheirTokens) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::llama2_7b), 4);
+  const double whole = forward_prices(shape).front();
+  shape.slices = 3;  // of 1366, 1365 and 1365 tokens
+
+  const auto prices = forward_prices(shape);
+
+  EXPECT_NEAR(std::accumulate(prices.begin(), prices.end(), 0.0), whole, 3 * unseen_traffic);
+  EXPECT_LT(prices[1], prices[2]);
+}
+
+TEST(CheckedShapes, ExchangeSlicesOfEqualLengthAlone) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::llama2_7b), 4);
+  shape.slices = 8;
+  shape.exchange = Exchange::global;
+  EXPECT_NO_THROW(check(shape));
+
+  shape.key_cost = 1e-4;
+
+  EXPECT_THROW(check(shape), Error);
 }
 
 TEST(MessagePrices, AreTheWireSecondsOfTheStream) {

@@ -40,6 +40,7 @@ class RecordingWork : public MemoryWork {
     if (on_cpu) on_cpu(action);
   }
   std::span<std::byte> host_gradients(Stage stage) override { return gradients_[stage]; }
+  std::byte* host_activations() override { return nullptr; }
   Event fetch(const Action& action, const CopyPlace& place, std::vector<Event> after) override {
     return place.device->copy_to_device(*place.queue, std::move(after), place.data, parameters_[action.stage].data(),
                                         Bytes{static_cast<std::int64_t>(parameters_[action.stage].size())});

@@ -276,6 +276,29 @@ TEST(ARunPlan, RefusesAScheduleFileWithMoreSlicesThanTokens) {
   EXPECT_THAT(error_of(ExitCode::bad_input, shape), HasSubstr("into 7 slices, but training.sequence is 6 tokens"));
 }
 
+TEST(ARunPlan, HoldsLessOnTheDeviceTheMoreActivationsWaitOnTheHost) {
+  for (const auto kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::svpp, ScheduleKind::slimpipe}) {
+    SCOPED_TRACE(enum_names(kind)[static_cast<std::size_t>(kind)].name);
+    auto shape = tiny_run(llama(), 8);
+    shape.global_batch = 16 * shape.micro_batch;
+    shape.sequence = 512;
+    const bool cuts = kind == ScheduleKind::svpp || kind == ScheduleKind::slimpipe;
+    shape.schedule = {.kind = kind, .slices = cuts ? 16 : 1};
+    Bytes device = plan_of(shape).training.ranks[Rank{0}].peak;
+    Bytes host{0};
+    for (const double ratio : {0.4, 0.8}) {
+      shape.offload_activations = ratio;
+
+      const RankPlan plan = plan_of(shape).training.ranks[Rank{0}];
+
+      EXPECT_LT(plan.peak, device) << ratio;
+      EXPECT_GT(plan.host_peak, host) << ratio;
+      device = plan.peak;
+      host = plan.host_peak;
+    }
+  }
+}
+
 /// The most bytes that a rank's training holds at once of what forwards keep and of the sums of gradients of keys and
 /// values.
 Bytes most_activation_bytes(const RankPlan& plan) {

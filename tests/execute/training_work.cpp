@@ -188,6 +188,75 @@ TEST_P(SlicesOfEachModel, GiveTheSameStepsRecomputedSplitDelayedAndOnTwoThreads)
   expect_same(train(of, world_, delays), expected);
 }
 
+TEST_P(SlicesOfEachModel, OfEqualWorkGiveTheSameStepsInEverySchedule) {
+  const auto balanced = [](RunShape of) {
+    of.schedule.cutting = Cutting::balanced;
+    of.model.hidden = 8;  // attention counts: slices of 2, 2, 1 and 1 tokens become others
+    of.model.head_size = 32;
+    of.model.ffn = 8;
+    of.sequence = 24;
+    of.model.positions = 24;
+    return of;
+  };
+  auto one = tiny_run(GetParam(), 1);
+  one.schedule = {.kind = ScheduleKind::seq1f1b, .slices = slices()};
+  const RunPlan plan = test::plan_of(balanced(one));
+  const StageShape& stage = plan.training.stages[Stage{0}];
+  ASSERT_GT(stage.tokens_of(Slice{0}).count, stage.tokens_of(Slice{slices() - 1}).count + 1);
+  const auto expected = train(balanced(one), Communicator::self());
+
+  expect_same(train(balanced(shape(ScheduleKind::terapipe)), world_), expected);
+  expect_same(train(balanced(shape(ScheduleKind::svpp, 2)), world_), expected);
+  auto split = balanced(shape(ScheduleKind::slimpipe));
+  split.schedule.split_backward = true;
+  expect_same(train(split, world_), expected);
+}
+
+class OffloadOfEachModel : public SlicesOfEachModel {
+ protected:
+  void expect_the_same(RunShape of, const Outcome& expected, DelayOptions delays = {}) {
+    for (const double ratio : {0.4, 1.0}) {
+      of.offload_activations = ratio;
+      expect_same(train(of, world_, delays), expected);
+    }
+  }
+};
+
+TEST_P(OffloadOfEachModel, GivesTheStepsOfRunsThatKeepAll) {
+  auto whole = tiny_run(GetParam(), size_);
+  whole.schedule.kind = ScheduleKind::gpipe;
+  expect_the_same(whole, OfEachModel::alone());
+  whole.schedule.kind = ScheduleKind::one_f_one_b;
+  expect_the_same(whole, OfEachModel::alone());
+
+  const auto expected = alone();
+  const DelayOptions delays{static_cast<std::uint64_t>(100 + world_.rank()), Seconds{0.002}};
+  expect_the_same(shape(ScheduleKind::svpp, 2), expected, delays);
+  auto split = shape(ScheduleKind::slimpipe);
+  split.schedule.split_backward = true;
+  expect_the_same(split, expected);
+}
+
+TEST_P(OffloadOfEachModel, TakesItToTheHostThatThePlanSays) {
+  auto of = shape(ScheduleKind::slimpipe);
+  of.offload_activations = 1;
+
+  const RunPlan plan = test::plan_of(of);
+
+  const auto offloadable = plan.training.bytes[Stage{0}][static_cast<std::size_t>(BufferKind::offloadable)];
+  const Bytes on_host = plan.training.ranks[Rank{0}].host_peak;
+  EXPECT_GT(on_host, offloadable * 2);
+  EXPECT_EQ(on_host.value % offloadable.value, 0);
+  EXPECT_EQ(plan.validation.ranks[Rank{0}].host_peak.value, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, OffloadOfEachModel,
+                         testing::Values(tiny_model(Family::llama, Tied::yes, Precision::bf16),
+                                         tiny_model(Family::gpt2, Tied::yes)),
+                         [](const auto& of) {
+                           return std::string{of.param.family == Family::llama ? "llama" : "gpt2"};
+                         });
+
 TEST_P(SlicesOfEachModel, GiveTheLossesOfWholeSequences) {
   const auto of_micro_batches = [](const std::vector<double>& losses, std::int32_t parts) {
     std::vector<double> sums(losses.size() / static_cast<std::size_t>(parts));

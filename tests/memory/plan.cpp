@@ -2,6 +2,7 @@
 #include "memory/plan.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -222,6 +223,58 @@ TEST(PlanRank, HasTwoPlacesForTwoStagesThoughTheyDiffer) {
 
   // The largest is 3000, rounded to a multiple of the alignment.
   EXPECT_EQ(plan.at_peak.at(BufferKind::parameters), (Bytes{2 * round_up(3000, buffer_alignment)}));
+}
+
+/// Where on the host each offloaded buffer lies, and that none lies on another.
+Bytes highest_end_on_host(const Schedule& schedule, const RankPlan& plan, const PerStage<StageBytes>& bytes) {
+  std::map<SymbolicBuffer, PlannedBuffer> live;
+  Bytes highest;
+  for (const PlannedAction& planned : plan.actions) {
+    const auto op = planned.action.op;
+    if (op != Op::offload_activations && op != Op::reload_activations) continue;
+    const SymbolicBuffer buffer = *moved_by(schedule, {plan.rank, planned.action});
+    const Bytes size = bytes[buffer.stage][static_cast<std::size_t>(buffer.kind)];
+    if (op == Op::reload_activations) {
+      EXPECT_EQ(live.at(buffer).offset, planned.host_offset);
+      live.erase(buffer);
+      continue;
+    }
+    const Bytes end = planned.host_offset + size;
+    for (const auto& [key, other] : live) {
+      EXPECT_TRUE(end <= other.offset || other.offset + other.bytes <= planned.host_offset);
+    }
+    live[buffer] = {buffer, planned.host_offset, size};
+    highest = std::max(highest, end);
+  }
+  EXPECT_TRUE(live.empty());
+  return highest;
+}
+
+TEST(PlanRank, HasAPlaceOnTheHostForWhatIsOffloadedAndWaitsUntilItIsFree) {
+  CompletionOptions options;
+  options.offload_nearest = 1;
+  const Schedule schedule =
+      complete(generate("svpp", {.pipeline = 2, .virtual_stages = 2, .micro_batches = 3, .slices = 4}), options);
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    const auto bytes = random_bytes(4, seed);
+    for (const Rank rank : all<Rank>(2)) {
+      const RankPlan plan = plan_alone(schedule, rank, bytes);
+
+      const Bytes end = highest_end_on_host(schedule, plan, bytes);
+      EXPECT_GE(plan.host_peak, end);
+      EXPECT_LT(plan.host_peak, end + Bytes{buffer_alignment});
+    }
+  }
+  // A second step of the list takes what the first has freed: some OFFLOAD_A waits for a RELOAD_A.
+  const RankPlan plan = plan_alone(schedule, Rank{0}, uniform_bytes(4, 256));
+  const auto waits_for_reload = [&](const PlannedAction& planned) {
+    return planned.action.op == Op::offload_activations &&
+           std::any_of(planned.waits_for.begin(), planned.waits_for.end(), [&](std::int32_t position) {
+             return plan.actions[static_cast<std::size_t>(position)].action.op == Op::reload_activations;
+           });
+  };
+  EXPECT_TRUE(std::any_of(plan.actions.begin(), plan.actions.end(), waits_for_reload));
+  EXPECT_TRUE(validate(schedule, memory_edges(plan)).empty());
 }
 
 TEST(PlanRank, IsTheSameEachTime) {

@@ -115,7 +115,9 @@ Pipeline::Pipeline(const PipelineShape& shape, Kernels& kernels) : shape_{shape}
                                                             .sequences = shape.sequences,
                                                             .tokens = shape.tokens,
                                                             .storage = shape.storage,
-                                                            .slices = shape.slices},
+                                                            .slices = shape.slices,
+                                                            .key_cost = shape.key_cost,
+                                                            .offload_ratio = shape.offload_ratio},
                                                  kernels));
     begin = end;
   }
@@ -174,6 +176,7 @@ StageBuffers Pipeline::buffers(std::size_t stage, Slice slice) const {
                        .parameters = here.memory(BufferKind::parameters).data(),
                        .gradients = here.memory(BufferKind::gradients).data(),
                        .activations = data(BufferKind::activations),
+                       .offloadable = data(BufferKind::offloadable),
                        .weight_operands = data(BufferKind::weight_operands),
                        .workspace = here.memory(BufferKind::workspace).data()};
   if (stage > 0) {
@@ -199,7 +202,7 @@ StageBuffers Pipeline::buffers(std::size_t stage, Slice slice) const {
 
 StageBuffers Pipeline::buffers_to_keep_nothing(std::size_t stage, Slice slice) const {
   StageBuffers given = buffers(stage, slice);
-  given.activations = given.logits = nullptr;
+  given.activations = given.offloadable = given.logits = nullptr;
   given.key_value_gradients = nullptr;
   const OneStage& here = *stages_[stage];
   if (slice.value() + 1 < shape_.slices) given.key_values = here.memory(BufferKind::key_values, slice).data();
@@ -260,6 +263,7 @@ void Pipeline::recompute_all() {
   for (const auto& stage : stages_) {
     for (const Slice slice : all<Slice>(shape_.slices)) {
       stage->memory(BufferKind::activations, slice).fill(std::byte{0xFF});
+      stage->memory(BufferKind::offloadable, slice).fill(std::byte{0xFF});
       stage->memory(BufferKind::logits, slice).fill(std::byte{0xFF});
     }
   }

@@ -53,6 +53,8 @@ struct PipelineShape {
   DType storage = DType::f64;
   std::vector<std::int32_t> layers_per_stage;  ///< empty: one stage
   std::int32_t slices = 1;
+  double key_cost = 0;       ///< see SequenceCut
+  double offload_ratio = 0;  ///< see StageShape
 };
 
 /// Small models of both families whose sizes are no multiples of each other or of a vector's width.

@@ -37,6 +37,7 @@ struct SliceCase {
   DType storage = DType::f64;
   KernelKind kernels = KernelKind::reference;
   std::int32_t slices = 2;
+  double key_cost = 0;
 };
 
 // gtest prints parameters; the name says all.
@@ -51,6 +52,10 @@ std::vector<SliceCase> cases_of(DType storage, KernelKind kernels) {
       const std::string suffix = std::string{tied ? "_tied_" : "_"} + std::to_string(slices);
       cases.push_back({"llama" + suffix, small_llama(), tied, storage, kernels, slices});
       cases.push_back({"gpt2" + suffix, small_gpt2(), tied, storage, kernels, slices});
+      if (slices == 7) continue;
+      // Of seven tokens, slices of 5 and 2, or of 4, 2 and 1.
+      cases.push_back({"llama_balanced" + suffix, small_llama(), tied, storage, kernels, slices, 10});
+      cases.push_back({"gpt2_balanced" + suffix, small_gpt2(), tied, storage, kernels, slices, 10});
     }
   }
   return cases;
@@ -61,6 +66,7 @@ class Slices : public testing::TestWithParam<SliceCase> {
   PipelineShape shape(std::int32_t slices) const {
     PipelineShape shape = shape_of(GetParam().model, GetParam().storage, slices);
     shape.model.tie_embeddings = GetParam().tied;
+    shape.key_cost = GetParam().key_cost;
     return shape;
   }
   PipelineShape sliced() const { return shape(GetParam().slices); }
@@ -174,20 +180,6 @@ TEST(ASlice, WithoutTargetsGivesNoLossAndLeavesTheOthersTheirs) {
   EXPECT_TRUE(std::isfinite(norm_of(masked.gradients().at("layers/0/attention/key/weight"))));
 }
 
-TEST(ASlice, IsCutFromEverySequenceLongerOnesFirst) {
-  const StageShape shape{.tokens = 11, .slices = 4};
-
-  std::vector<std::int64_t> begins;
-  std::vector<std::int64_t> counts;
-  for (const Slice slice : all<Slice>(shape.slices)) {
-    begins.push_back(shape.tokens_of(slice).begin);
-    counts.push_back(shape.tokens_of(slice).count);
-  }
-
-  EXPECT_THAT(begins, ElementsAre(0, 3, 6, 9));
-  EXPECT_THAT(counts, ElementsAre(3, 3, 3, 2));
-}
-
 TEST(ASlice, KeepsItsShareOfTheActivationsAndFp32SumsOfItsKeysAndValues) {
   const ModelSpec model{.layers = 4, .hidden = 256, .heads = 8, .kv_heads = 4, .head_size = 32, .ffn = 704};
   StageShape shape{.model = model, .begin = Layer{1}, .end = Layer{3}, .first = false, .last = false, .tokens = 1024};
@@ -202,6 +194,17 @@ TEST(ASlice, KeepsItsShareOfTheActivationsAndFp32SumsOfItsKeysAndValues) {
   EXPECT_EQ(bytes_of(8, BufferKind::key_values), 2 * 128 * (2 * 128) * 2);
   EXPECT_EQ(bytes_of(1, BufferKind::key_value_gradients), 0);
   EXPECT_EQ(bytes_of(1, BufferKind::key_values), 0);
+}
+
+TEST(ASlice, HasBuffersOfTheLongest) {
+  StageShape shape{.model = small_llama(), .end = Layer{3}, .tokens = 100, .slices = 4, .key_cost = 0.01};
+  const Bytes balanced = StageMath{shape}.layout(BufferKind::activations).bytes;
+  ASSERT_EQ(shape.tokens_of(Slice{0}).count, 32);
+
+  shape.tokens = 128;
+  shape.key_cost = 0;
+
+  EXPECT_EQ(StageMath{shape}.layout(BufferKind::activations).bytes, balanced);
 }
 
 TEST(ASlice, WithoutTheSlicesBeforeItIsRefused) {
