@@ -28,7 +28,8 @@ struct RunShape {
   ScheduleOptions schedule;
   std::string schedule_csv;  ///< the text of schedule.file, when that is given
   Recompute recompute = Recompute::none;
-  bool steps_wait_for_norm = true;   ///< clipping, or skipping of steps that are not finite
+  StepsWait steps_wait = StepsWait::for_norm;  ///< of a schedule whose host actions are not in a file
+  Rollback rollback = Rollback::copy;          ///< of steps that UNDO takes back
   bool stream_parameters = false;    ///< from the host for each stay on the device; mobius and spipe always do
   std::int32_t resident_stages = 2;  ///< stages whose parameters a device then holds at once
   std::int64_t sequence = 1;         ///< tokens
@@ -73,6 +74,8 @@ struct RunPlan {
   PlannedSchedule generation;  ///< likewise of one sequence; the last stage's workspace ends with a position's logits
   PerRank<PersistentLayout> persistent;
 
+  /// Whether the host keeps masters and moments of before the last step, for UNDO.
+  bool keeps_previous_states() const;
   /// The device bytes of a rank: the largest peak of its schedules. Equal to what the run hands out, to the byte.
   Bytes planned_device_bytes(Rank rank) const;
 };
