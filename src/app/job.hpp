@@ -11,8 +11,9 @@
 
 namespace penstock {
 
-/// Whether the optimizer's steps wait for the norm of the whole step's gradients: to clip by it, or to skip.
-bool steps_wait_for_norm(const Deck& deck);
+/// What the optimizer's steps wait for: the norm of the whole step's gradients where it may clip them or skip the step,
+/// unless training.clip_mode is speculative.
+StepsWait steps_wait(const Deck& deck);
 
 /// How ranks share the parameters on the host.
 StoreOptions store_options(const Deck& deck);
@@ -32,7 +33,8 @@ std::string layout_text(const RunPlan& plan);
 
 /// Host bytes of a rank by kind (HostStage), offloaded activations, and the snapshot of a background checkpoint.
 struct PlannedHostBytes {
-  Bytes states{0};       ///< masters, moments, working copies, gradients, room for messages of gradients
+  /// Masters, moments (twice for a rollback), working copies, gradients, room for messages of gradients.
+  Bytes states{0};
   Bytes activations{0};  ///< the most that are offloaded at once
   Bytes snapshot{0};     ///< masters and moments once more, while a checkpoint is written
   Bytes total() const { return states + activations + snapshot; }
