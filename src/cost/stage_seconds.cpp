@@ -27,8 +27,9 @@ StageSeconds::StageSeconds(const CostShape& shape, const HardwareOptions& hardwa
     const std::int64_t tokens = ranges_.back().count;
     if (lengths_.count(tokens) == 0) lengths_.emplace(tokens, of_length(tokens));
   }
-  if (shape.exchange != Exchange::none) {
-    lockstep_.emplace(shape.exchange, unit_of(Stage{0}, Slice{0}));
+  const ExchangeRule rule = exchange_rule(shape.exchange, shape.exchange_grain);
+  if (rule.shares()) {
+    lockstep_.emplace(rule, unit_of(Stage{0}, Slice{0}));
     return;
   }
   for (const WorkPart part : all_parts) {

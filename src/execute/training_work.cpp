@@ -61,7 +61,11 @@ TrainingWork::TrainingWork(const Parts& parts)
       model_{parameters_of(parts.plan->shape.model)},
       staging_{parts.plan->shape.replicas},
       steps_wait_{steps_wait_of(parts.plan->training.schedule)},
-      is_finite_(parts.stages->size(), true) {}
+      is_finite_(parts.stages->size(), true) {
+  if (!planned().schedule.exchange.shares()) return;
+  require(parts.transport != nullptr, "ranks that exchange attention were given no transport");
+  share_attention(parts.rank, *parts.transport);
+}
 
 void TrainingWork::begin_step(std::int64_t training_step, double loss_scale, Poison poison) {
   begin(loss_scale);

@@ -55,6 +55,7 @@ struct PipelineShape {
   std::int32_t slices = 1;
   double key_cost = 0;       ///< see SequenceCut
   double offload_ratio = 0;  ///< see StageShape
+  std::vector<SharingLimits> sharing;  ///< by stage; empty: attention is shared with nobody
 };
 
 /// Small models of both families whose sizes are no multiples of each other or of a vector's width.
