@@ -139,7 +139,7 @@ class Ranks {
     if (member.action.op == Op::forward) {
       double loss = 0;
       math.forward(kernels, buffers, StageMath::Keep::activations, &loss);
-      loss_ += loss;  // of the last stage alone: one thread, slices ascending
+      if (math.shape().last) loss_ += loss;  // of one thread, slices ascending
     } else if (how_ == Backward::whole) {
       math.backward(kernels, buffers, loss_scale);
     } else {
