@@ -35,9 +35,10 @@ std::string stages_text(const RunPlan& plan, Rank rank) {
 
 }  // namespace
 
-bool steps_wait_for_norm(const Deck& deck) {
+StepsWait steps_wait(const Deck& deck) {
   const auto& optimizer = deck.training.optimizer;
-  return optimizer.clip > 0 || optimizer.non_finite == NonFinite::skip;
+  if (optimizer.clip == 0 && optimizer.non_finite == NonFinite::stop) return StepsWait::for_reduction;
+  return optimizer.clip_mode == ClipMode::speculative ? StepsWait::speculative : StepsWait::for_norm;
 }
 
 RunShape run_shape(const Deck& deck, const std::string& deck_path) {
@@ -52,7 +53,8 @@ RunShape run_shape(const Deck& deck, const std::string& deck_path) {
   shape.recompute = deck.memory.recompute;
   shape.stream_parameters = deck.memory.parameters == Place::host;
   shape.resident_stages = deck.memory.resident_stages;
-  shape.steps_wait_for_norm = steps_wait_for_norm(deck);
+  shape.steps_wait = steps_wait(deck);
+  shape.rollback = deck.memory.rollback;
   shape.sequence = deck.training.sequence;
   shape.micro_batch = deck.training.micro_batch;
   shape.global_batch = deck.training.global_batch;

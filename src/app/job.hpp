@@ -10,8 +10,9 @@
 
 namespace penstock {
 
-/// Whether the optimizer's steps wait for the norm of the whole step's gradients: to clip by it, or to skip.
-bool steps_wait_for_norm(const Deck& deck);
+/// What the optimizer's steps wait for: the norm of the whole step's gradients where it may clip them or skip the step,
+/// unless training.clip_mode is speculative.
+StepsWait steps_wait(const Deck& deck);
 
 /// What a deck asks of the plan of its run. Reads schedule.file, and to place weight gradients the hardware file.
 /// @throws Error damaged_input if the schedule cannot be read; as expected_durations
@@ -28,7 +29,8 @@ std::string layout_text(const RunPlan& plan);
 
 /// Host bytes of a rank by kind (HostStage), and the snapshot of a background checkpoint.
 struct PlannedHostBytes {
-  Bytes states{0};    ///< masters, moments, working copies, gradients, room for messages of gradients
+  Bytes states{
+      0};  ///< masters, moments (twice for a rollback), working copies, gradients, room for messages of gradients
   Bytes snapshot{0};  ///< masters and moments once more, while a checkpoint is written
 };
 PlannedHostBytes planned_host_bytes(const RunPlan& plan, std::int32_t world_rank);

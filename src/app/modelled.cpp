@@ -83,7 +83,7 @@ ModelledRun modelled_run(const Deck& deck, const HardwareOptions& hardware) {
   run.layers_per_stage = deck.parallel.layers_per_stage;
   run.recompute = deck.memory.recompute;
   run.micro_batches = micro_batches(deck);
-  run.steps_wait = steps_wait_for_norm(deck) ? StepsWait::for_norm : StepsWait::for_reduction;
+  run.steps_wait = steps_wait(deck);
   run.stream_parameters = deck.memory.parameters == Place::host;
   run.resident_stages = deck.memory.resident_stages;
   run.capacity = device_capacity(deck, hardware);

@@ -150,7 +150,10 @@ void TrainingRun::train_step(std::int64_t step) {
   const auto loaded = now();
   work_.begin_step(step, 1.0 / static_cast<double>(tokens_per_step(deck_)),
                    poisoned ? TrainingWork::Poison::yes : TrainingWork::Poison::no);
-  in_step([&] { executor_.run(static_cast<std::int32_t>(step), trace_ ? trace_->next_step() : nullptr); });
+  in_step([&] {
+    executor_.run(static_cast<std::int32_t>(step), trace_ ? trace_->next_step() : nullptr);
+    work_.end_step();
+  });
   state_.expect_parameters(step);
   const auto done = now();
   account_.add(Activity::data, loaded - begin);

@@ -204,6 +204,23 @@ void check_learning_rate(const TrainingOptions& training, BrokenRules& broken) {
   }
 }
 
+/// AdamW's inverse divides by the decays of the moments, and by what a step's decay leaves of a weight.
+void check_rollback(const Deck& deck, BrokenRules& broken) {
+  const OptimizerOptions& optimizer = deck.training.optimizer;
+  if (optimizer.clip_mode != ClipMode::speculative || deck.memory.rollback != Rollback::inverse) return;
+  if (optimizer.betas[0] == 0 || optimizer.betas[1] == 0) {
+    broken.add({"training.betas", "memory.rollback"},
+               "are {} and {}; rollback inverse divides by both: choose betas above 0, or rollback copy",
+               optimizer.betas[0], optimizer.betas[1]);
+  }
+  const double decay = optimizer.learning_rate.peak * optimizer.weight_decay;
+  if (decay < 1) return;
+  broken.add({"training.weight_decay", "training.learning_rate.peak", "memory.rollback"},
+             "weight_decay {} x peak {} = {}; rollback inverse divides by what such a step leaves of a weight: choose "
+             "less than 1, or rollback copy",
+             optimizer.weight_decay, optimizer.learning_rate.peak, decay);
+}
+
 void check_texts(const Deck& deck, DeckUse use, BrokenRules& broken) {
   if (deck.data.train.empty() && use == DeckUse::run && deck.device.kind != DeviceKind::priced) {
     broken.add({"data.train"}, "must be given: what to train on, at least one text file, folder or token file");
@@ -288,6 +305,7 @@ std::vector<BrokenRule> check_deck(const Deck& deck, DeckUse use) {
   check_weight_queue(deck.schedule, broken);
   check_slices(deck, broken);
   check_learning_rate(deck.training, broken);
+  check_rollback(deck, broken);
   check_texts(deck, use, broken);
   check_tokenizer(deck, broken);
   check_validation(deck, broken);
@@ -341,6 +359,11 @@ std::vector<std::string> notes_on(const Deck& deck) {
   if (deck.model.family == Family::llama && deck.model.positions) {
     notes.push_back(fmt::format("model.positions {} is not used with family llama, whose positions are rotary",
                                 *deck.model.positions));
+  }
+  if (deck.memory.rollback != Rollback::copy && deck.training.optimizer.clip_mode == ClipMode::exact) {
+    notes.push_back(
+        fmt::format("memory.rollback {} is not used with training.clip_mode exact, which takes no step back",
+                    deck_name(deck.memory.rollback)));
   }
   if (deck.schedule.file && deck.schedule.virtual_stages > 1) {
     notes.push_back("schedule.virtual is not used: schedule.file says which rank runs which stage");

@@ -28,7 +28,7 @@ constexpr std::string_view other_samples = "from here on the samples are others 
 constexpr std::string_view other_sums = "sums are formed in another order: results agree to rounding, not to the bit";
 constexpr std::string_view other_optimizer = "the optimizer goes on with the new value";
 
-constexpr std::array<Rule, 29> rules{{
+constexpr std::array<Rule, 31> rules{{
     {"model.preset", Verdict::silent, ""},  // the values that it stands for are compared
     {"model.precision", Verdict::note, "the fp32 masters go on, stored on the device in the new precision"},
     {"model.norm_epsilon", Verdict::note, other_function},
@@ -46,11 +46,13 @@ constexpr std::array<Rule, 29> rules{{
     {"training.validation_batches", Verdict::silent, ""},
     {"training.time_limit", Verdict::silent, ""},
     {"training.watchdog", Verdict::silent, ""},
+    {"training.clip_mode", Verdict::silent, ""},
     {"training", Verdict::note, other_optimizer},
     {"parallel.data", Verdict::note, other_sums},
     {"parallel", Verdict::silent, ""},
     {"schedule.slices", Verdict::note, other_sums},
     {"schedule", Verdict::silent, ""},
+    {"memory.rollback", Verdict::note, "steps that are taken back agree to rounding, not to the bit"},
     {"memory", Verdict::silent, ""},
     {"device", Verdict::silent, ""},
     {"output", Verdict::silent, ""},

@@ -200,6 +200,7 @@ Seconds CostModel::price(const Schedule& schedule, const ActionOnRank& node) con
     case Op::evict_forward:
     case Op::evict_backward:
     case Op::validate:
+    case Op::undo:  // nothing is taken back: the norm is below its bound in almost every step
       return Seconds{0};
   }
   fail(ExitCode::internal, "cost: no price for the op {}", name_of(action.op));

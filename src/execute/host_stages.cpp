@@ -29,6 +29,7 @@ HostStageShape host_stage_shape(const RunPlan& plan, Stage stage, std::int32_t r
   result.storage = shape.storage;
   result.replicas = plan.shape.replicas;
   result.replica = replica;
+  result.keeps_previous = plan.keeps_previous_states();
   result.name = fmt::format("stage {}", stage);
   return result;
 }

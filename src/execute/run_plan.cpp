@@ -8,6 +8,7 @@
 #include "schedule/generators.hpp"
 #include "schedule/kinds.hpp"
 #include "schedule/passes.hpp"
+#include "schedule/semantics.hpp"
 #include "schedule/streaming.hpp"
 #include "schedule/text.hpp"
 #include "schedule/validator.hpp"
@@ -81,7 +82,7 @@ Schedule complete_schedule(const RunShape& shape, const Schedule& compute) {
   options.recompute = PerStage<bool>{compute.ranks(Pass::backward).size(), shape.recompute == Recompute::full};
   options.split_weight_gradients = shape.schedule.splits_backward();
   options.tied_embeddings = shape.model.tie_embeddings;
-  options.steps_wait = shape.steps_wait_for_norm ? StepsWait::for_norm : StepsWait::for_reduction;
+  options.steps_wait = shape.steps_wait;
   options.late_checkpoints = shape.schedule.checkpoint_messages == CheckpointMessages::synchronous;
   options.stream_parameters = shape.stream_parameters;
   options.resident_stages = shape.resident_stages;
@@ -179,6 +180,10 @@ void require_valid_with_memory(const PlannedSchedule& planned) {
 }
 
 }  // namespace
+
+bool RunPlan::keeps_previous_states() const {
+  return steps_wait_of(training.schedule) == StepsWait::speculative && shape.rollback == Rollback::copy;
+}
 
 Bytes RunPlan::planned_device_bytes(Rank rank) const {
   return std::max({training.ranks[rank].peak, validation.ranks[rank].peak, generation.ranks[rank].peak});

@@ -31,7 +31,8 @@ struct RunShape {
   Recompute recompute = Recompute::none;
   /// By which weight gradients are placed (schedule.weight_gradients), of whole actions. The same on all ranks.
   Durations durations = unit_durations();
-  bool steps_wait_for_norm = true;   ///< clipping, or skipping of steps that are not finite
+  StepsWait steps_wait = StepsWait::for_norm;  ///< of a schedule whose host actions are not in a file
+  Rollback rollback = Rollback::copy;          ///< of steps that UNDO takes back
   bool stream_parameters = false;    ///< from the host for each stay on the device; mobius and spipe always do
   std::int32_t resident_stages = 2;  ///< stages whose parameters a device then holds at once
   std::int64_t sequence = 1;         ///< tokens
@@ -76,6 +77,8 @@ struct RunPlan {
   PlannedSchedule generation;  ///< likewise of one sequence; the last stage's workspace ends with a position's logits
   PerRank<PersistentLayout> persistent;
 
+  /// Whether the host keeps masters and moments of before the last step, for UNDO.
+  bool keeps_previous_states() const;
   /// The device bytes of a rank: the largest peak of its schedules. Equal to what the run hands out, to the byte.
   Bytes planned_device_bytes(Rank rank) const;
 };

@@ -2,11 +2,13 @@
 #include "execute/training_work.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "base/error.hpp"
 #include "optimizer/step.hpp"
+#include "schedule/semantics.hpp"
 
 namespace penstock {
 namespace {
@@ -57,7 +59,9 @@ TrainingWork::TrainingWork(const Parts& parts)
     : ComputeWork{parts.plan->training, parts.rank, *parts.kernels, Result::losses, parts.parameters},
       parts_{parts},
       model_{parameters_of(parts.plan->shape.model)},
-      staging_{parts.plan->shape.replicas} {}
+      staging_{parts.plan->shape.replicas},
+      steps_wait_{steps_wait_of(parts.plan->training.schedule)},
+      is_finite_(parts.stages->size(), true) {}
 
 void TrainingWork::begin_step(std::int64_t training_step, double loss_scale, Poison poison) {
   begin(loss_scale);
@@ -65,8 +69,7 @@ void TrainingWork::begin_step(std::int64_t training_step, double loss_scale, Poi
   poison_ = poison;
   sums_.clear();
   norm_ = {};
-  // Steps that do not wait for the norm take their factors from the step alone; the norm is looked at afterwards.
-  if (!parts_.plan->shape.steps_wait_for_norm) update_ = parts_.rule->decide(training_step, NormResult{});
+  if (stepped_before_norm()) speculated_ = parts_.rule->speculate(training_step);
 }
 
 void TrainingWork::cpu(const Action& action) {
@@ -80,6 +83,9 @@ void TrainingWork::cpu(const Action& action) {
     case Op::step:
       step(action.stage);
       break;
+    case Op::undo:
+      undo(action.stage);
+      break;
     default:
       fail(ExitCode::internal, "{} is no CPU action", name_of(action.op));
   }
@@ -92,21 +98,42 @@ void TrainingWork::reduce(Stage stage) {
   if (parts_.plan->shape.model.tie_embeddings) share_tied_gradient(stage);
   reduce_gradients(host(stage), parts_.groups->replicas, staging_, *parts_.workers);
   const auto sums = block_sums(host(stage), *parts_.workers);
+  is_finite_[stage] =
+      std::all_of(sums.begin(), sums.end(), [](const BlockSum& block) { return std::isfinite(block.sum); });
   sums_.insert(sums_.end(), sums.begin(), sums.end());
 }
 
 void TrainingWork::validate() {
   norm_ = global_norm(sums_, model_, parts_.groups->world);
-  if (parts_.plan->shape.steps_wait_for_norm || !norm_.finite) update_ = parts_.rule->decide(training_step_, norm_);
+  update_ = parts_.rule->decide(training_step_, norm_);
 }
 
 void TrainingWork::step(Stage stage) {
-  if (!update_.skipped) {
-    penstock::step(host(stage), update_.factors, *parts_.workers);
-    gather_working_copy(host(stage), parts_.groups->replicas);
-    if (shares_table()) share_tied_table(stage);
+  const Update& update = stepped_before_norm() ? speculated_ : update_;
+  if (!update.skipped) {
+    if (is_finite_[stage]) penstock::step(host(stage), update.factors, *parts_.workers);
+    share_step(stage);
+  }
+  if (steps_wait_ != StepsWait::speculative) parts_.parameters->publish(stage, training_step_);
+}
+
+void TrainingWork::undo(Stage stage) {
+  if (update_.skipped || update_.clip_factor != speculated_.clip_factor) {
+    if (is_finite_[stage]) take_back(host(stage), speculated_.factors, *parts_.workers);
+    if (update_.skipped) {
+      host(stage).refresh_working_copy(*parts_.workers);
+    } else {
+      penstock::step(host(stage), update_.factors, *parts_.workers);
+    }
+    share_step(stage);
   }
   parts_.parameters->publish(stage, training_step_);
+}
+
+/// Gives what this rank has stepped of the stage to whoever has copies of it.
+void TrainingWork::share_step(Stage stage) {
+  gather_working_copy(host(stage), parts_.groups->replicas);
+  if (shares_table()) share_tied_table(stage);
 }
 
 bool TrainingWork::shares_table() const {

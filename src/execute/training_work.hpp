@@ -23,10 +23,15 @@ struct OptimizerGroups {
   Communicator replicas;  ///< this coordinate's ranks, by replica: gradients and working copies
 };
 
-/// The actions of a training step: the compute actions, and REDUCE, VALIDATE and STEP on the host stages.
+/// The actions of a training step: the compute actions, and REDUCE, VALIDATE, STEP and UNDO on the host stages.
+///
+/// Where the schedule steps before VALIDATE, STEP takes the norm to be below its bound. If a stage's own gradients are
+/// not finite it takes nothing (SPipe's bypass): the step will be withdrawn. UNDO withdraws what was taken once the
+/// norm says so, and steps again with the clip factor.
 ///
 /// A tied table whose head is on another stage: REDUCE of the last stage sends the head's gradient, REDUCE of the first
-/// adds it (embedding + head); STEP of the first sends the new table, STEP of the last receives it.
+/// adds it (embedding + head); STEP of the first sends the new table, STEP of the last receives it; so
+/// do their UNDOs, which all ranks know of.
 class TrainingWork : public ComputeWork {
  public:
   struct Parts {
@@ -44,6 +49,9 @@ class TrainingWork : public ComputeWork {
   /// Before each run. `poison`: a gradient of the first stage becomes NaN at its REDUCE (testing.non_finite_steps).
   enum class Poison : std::uint8_t { no, yes };
   void begin_step(std::int64_t training_step, double loss_scale, Poison poison);
+  /// After each run. @throws Error not_finite on all ranks if the step ends the run: its weights are then those before
+  /// it, unless the schedule's steps neither wait for VALIDATE nor are undone.
+  void end_step() const { parts_.rule->check_finite(training_step_, norm_); }
 
   /// Of the last run, the same on all ranks: the norm before clipping, and what was done.
   const NormResult& norm() const { return norm_; }
@@ -56,9 +64,12 @@ class TrainingWork : public ComputeWork {
   void reduce(Stage stage);
   void validate();
   void step(Stage stage);
+  void undo(Stage stage);
+  void share_step(Stage stage);
   void share_tied_gradient(Stage stage);
   void share_tied_table(Stage stage);
   bool shares_table() const;
+  bool stepped_before_norm() const { return steps_wait_ != StepsWait::for_norm; }
   std::span<float> head_gradient(Stage stage) const;
   HostStage& host(Stage stage) { return *(*parts_.stages)[stage]; }
 
@@ -70,7 +81,10 @@ class TrainingWork : public ComputeWork {
   std::int64_t training_step_ = 0;
   Poison poison_ = Poison::no;
   NormResult norm_;
-  Update update_;
+  StepsWait steps_wait_;      // as the schedule has it
+  Update speculated_;         // what such STEPs do
+  Update update_;             // what VALIDATE decided
+  PerStage<bool> is_finite_;  // this rank's share of the gradients
 };
 
 /// Gives a tied last stage its copy of the first stage's table, outside a step: after initialization or a load. Nothing

@@ -21,15 +21,26 @@ constexpr std::array<EnumName<Fetch>, 2> enum_names(Fetch) {
   return {{{Fetch::message, "message"}, {Fetch::get, "get"}}};
 }
 
+/// How a step that was taken before the norm was known is taken back.
+enum class Rollback : std::uint8_t {
+  copy,    ///< from a second buffer of masters and moments: to the bit
+  inverse  ///< by inverting AdamW's arithmetic: without a buffer, to rounding
+};
+
+constexpr std::array<EnumName<Rollback>, 2> enum_names(Rollback) {
+  return {{{Rollback::copy, "copy"}, {Rollback::inverse, "inverse"}}};
+}
+
 /// The section `memory` of a deck.
 struct MemoryOptions {
   Bytes device{std::int64_t{2} << 30};  ///< device memory that one rank may use
   Recompute recompute = Recompute::none;
   Place parameters = Place::device;  ///< of the working copy; mobius and spipe have it on the host whatever this says
   Fetch fetch = Fetch::message;
-  std::int32_t resident_stages = 2;  ///< stages whose parameters a device then holds at once
-  double offload_activations = 0;    ///< share of the activations that waits on the host
-  Place optimizer = Place::host;     ///< masters, moments and the step
+  std::int32_t resident_stages = 2;    ///< stages whose parameters a device then holds at once
+  double offload_activations = 0;      ///< share of the activations that waits on the host
+  Place optimizer = Place::host;       ///< masters, moments and the step
+  Rollback rollback = Rollback::copy;  ///< with training.clip_mode: speculative
   friend bool operator==(const MemoryOptions&, const MemoryOptions&) = default;
 };
 
@@ -61,6 +72,10 @@ void describe(Visitor& visit, MemoryOptions& options) {
   visit("optimizer", options.optimizer,
         {.help = "host: masters and moments lie there, and its CPUs take the step; device: both are the device's. "
                  "simulate and plan alone"});
+  visit("rollback", options.rollback,
+        {.help = "how training.clip_mode: speculative takes a step back: copy: from a second buffer of masters and "
+                 "moments, 12 bytes a parameter on the host, to the bit; inverse: by AdamW's inverse arithmetic, equal "
+                 "to rounding, without a buffer"});
 }
 
 }  // namespace penstock

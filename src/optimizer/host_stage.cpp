@@ -61,8 +61,11 @@ std::vector<HostParameter> host_parameters(const std::vector<Parameter>& stage, 
 HostBytes host_bytes(const HostStageShape& shape) {
   const auto pieces = shard(mastered_sizes(shape), shape.replicas, shape.replica);
   const Bytes state{state_elements(pieces) * size_of(DType::f32)};
-  return {
-      .masters = state, .moments = state * 2, .working_copy = shape.working_bytes, .gradients = shape.gradient_bytes};
+  return {.masters = state,
+          .moments = state * 2,
+          .previous = shape.keeps_previous ? state * 3 : Bytes{0},
+          .working_copy = shape.working_bytes,
+          .gradients = shape.gradient_bytes};
 }
 
 HostStage::HostStage(HostStageShape shape, std::span<std::byte> working_copy) : shape_{std::move(shape)} {
@@ -72,9 +75,12 @@ HostStage::HostStage(HostStageShape shape, std::span<std::byte> working_copy) : 
     pieces_.push_back(shard(sizes, shape_.replicas, replica));
   }
   const HostBytes planned = bytes();
-  masters_ = HostBlock{planned.masters, "the fp32 masters of " + shape_.name};
-  first_moments_ = HostBlock{planned.masters, "the first moments of " + shape_.name};
-  second_moments_ = HostBlock{planned.masters, "the second moments of " + shape_.name};
+  blocks_[0] = reserve_states(planned.masters, shape_.name);
+  states_[0] = lay_out(blocks_[0]);
+  if (shape_.keeps_previous) {
+    blocks_[1] = reserve_states(planned.masters, shape_.name + " before the last step");
+    states_[1] = lay_out(blocks_[1]);
+  }
   const auto working_bytes = static_cast<std::size_t>(planned.working_copy.value);
   if (working_copy.empty()) {
     own_working_copy_ = HostBlock{planned.working_copy, "the working copy of " + shape_.name};
@@ -84,16 +90,28 @@ HostStage::HostStage(HostStageShape shape, std::span<std::byte> working_copy) : 
           working_copy.size(), working_bytes);
   working_copy_ = working_copy.first(working_bytes);
   gradients_ = HostBlock{planned.gradients, "the gradients of " + shape_.name};
-  lay_out_state();
 }
 
-void HostStage::lay_out_state() {
+HostStage::StateBlocks HostStage::reserve_states(Bytes each, const std::string& which) {
+  return {HostBlock{each, "the fp32 masters of " + which}, HostBlock{each, "the first moments of " + which},
+          HostBlock{each, "the second moments of " + which}};
+}
+
+std::vector<StatePiece> HostStage::lay_out(const StateBlocks& blocks) const {
+  std::vector<StatePiece> state;
   std::int64_t offset = 0;
   for (const auto& piece : pieces_of(shape_.replica)) {
-    state_.push_back({piece, masters_.as<float>() + offset, first_moments_.as<float>() + offset,
-                      second_moments_.as<float>() + offset});
+    state.push_back({{blocks.masters.as<float>() + offset, blocks.first_moments.as<float>() + offset,
+                      blocks.second_moments.as<float>() + offset},
+                     piece});
     offset += round_up(piece.count, state_alignment);
   }
+  return state;
+}
+
+void HostStage::swap_states() {
+  require(shape_.keeps_previous, "{} keeps no states of the step before", shape_.name);
+  std::swap(states_[0], states_[1]);
 }
 
 std::span<std::byte> HostStage::working_copy(std::int32_t parameter) const {
@@ -118,14 +136,14 @@ std::span<float> HostStage::gradient(const ShardPiece& piece) const {
 }
 
 void HostStage::initialize(std::uint64_t seed, Workers& workers) {
-  for_each_tile(state_, default_tile, workers, [&](const StatePiece& state, std::int64_t first, std::int64_t count) {
+  for_each_tile(state(), default_tile, workers, [&](const StatePiece& state, std::int64_t first, std::int64_t count) {
     const Parameter& parameter = shape_.parameters[static_cast<std::size_t>(state.piece.parameter)].parameter;
     penstock::initialize(parameter, seed, state.piece.first + first, count, state.master + first);
   });
 }
 
 void HostStage::refresh_working_copy(Workers& workers) {
-  for_each_tile(state_, default_tile, workers, [&](const StatePiece& state, std::int64_t first, std::int64_t count) {
+  for_each_tile(state(), default_tile, workers, [&](const StatePiece& state, std::int64_t first, std::int64_t count) {
     std::byte* out = working_copy(state.piece).data() + first * size_of(shape_.storage);
     if (shape_.storage == DType::bf16) {
       vector_loops().to_bf16(reinterpret_cast<std::uint16_t*>(out), state.master + first, count);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,6 +14,7 @@
 #include "kernels/workers.hpp"
 #include "model/parameters.hpp"
 #include "optimizer/shard.hpp"
+#include "optimizer/vector_loops.hpp"
 
 namespace penstock {
 
@@ -41,6 +43,7 @@ struct HostStageShape {
   DType storage = DType::bf16;            ///< of the working copy: bf16 or f32
   std::int32_t replicas = 1;              ///< data-parallel ranks
   std::int32_t replica = 0;               ///< this one
+  bool keeps_previous = false;            ///< a second buffer of states: a step can be taken back to the bit
   std::string name = "stage 0";           ///< for errors
 };
 
@@ -48,18 +51,16 @@ struct HostStageShape {
 struct HostBytes {
   Bytes masters;       ///< owned pieces, fp32
   Bytes moments;       ///< owned pieces, two of fp32
+  Bytes previous;      ///< masters and moments once more, before the last step; none unless keeps_previous
   Bytes working_copy;  ///< the whole stage, storage type
   Bytes gradients;     ///< the whole stage, fp32
-  Bytes total() const { return masters + moments + working_copy + gradients; }
+  Bytes total() const { return masters + moments + previous + working_copy + gradients; }
 };
 HostBytes host_bytes(const HostStageShape& shape);
 
 /// A piece that this replica owns, with its state: `count` values each.
-struct StatePiece {
+struct StatePiece : AdamWState {
   ShardPiece piece;
-  float* master = nullptr;
-  float* first_moment = nullptr;
-  float* second_moment = nullptr;
 };
 
 /// The host memory of one stage: gradients and working copy of the whole stage in the layout of its device buffers;
@@ -68,7 +69,8 @@ struct StatePiece {
 /// Bookkeeping only: who may touch what when is the schedule's business.
 class HostStage {
  public:
-  /// `working_copy`: memory for it that others may read too, of at least working_bytes; empty: it has memory of its own.
+  /// `working_copy`: memory for it that others may read too, of at least working_bytes; empty: it has memory of its
+  /// own.
   /// @throws Error does_not_fit if the machine cannot give the memory.
   explicit HostStage(HostStageShape shape, std::span<std::byte> working_copy = {});
 
@@ -89,7 +91,11 @@ class HostStage {
     return pieces_[static_cast<std::size_t>(replica)];
   }
   /// The owned pieces with their state: for the step, and to save and load.
-  const std::vector<StatePiece>& state() const { return state_; }
+  const std::vector<StatePiece>& state() const { return states_[0]; }
+  /// The same pieces in the second buffer: what `step` writes, and what was before it; empty unless keeps_previous.
+  const std::vector<StatePiece>& other_state() const { return states_[1]; }
+  /// Makes the second buffer the first, and so undoes itself. @pre keeps_previous
+  void swap_states();
 
   /// Draws the initial masters of the owned pieces; independent of the sharding and of threads.
   void initialize(std::uint64_t seed, Workers& workers);
@@ -101,17 +107,21 @@ class HostStage {
   static std::span<std::byte> span_of(const HostBlock& memory) {
     return {memory.data(), static_cast<std::size_t>(memory.bytes().value)};
   }
-  void lay_out_state();
+  struct StateBlocks {
+    HostBlock masters;
+    HostBlock first_moments;
+    HostBlock second_moments;
+  };
+  static StateBlocks reserve_states(Bytes each, const std::string& which);
+  std::vector<StatePiece> lay_out(const StateBlocks& blocks) const;
 
   HostStageShape shape_;
   std::vector<std::vector<ShardPiece>> pieces_;  // by replica
-  HostBlock masters_;
-  HostBlock first_moments_;
-  HostBlock second_moments_;
+  std::array<StateBlocks, 2> blocks_;            // the second only where previous states are kept
   HostBlock own_working_copy_;
   std::span<std::byte> working_copy_;
   HostBlock gradients_;
-  std::vector<StatePiece> state_;
+  std::array<std::vector<StatePiece>, 2> states_;  // first the one that counts
 };
 
 }  // namespace penstock

@@ -23,11 +23,12 @@ constexpr std::array<EnumName<Decay>, 4> enum_names(Decay) {
 
 /// When the optimizer's steps are taken, against the global gradient norm that clipping needs.
 enum class ClipMode : std::uint8_t {
-  exact  ///< steps wait for the norm
+  exact,       ///< steps wait for the norm
+  speculative  ///< steps are taken as if it were below the bound, and taken back where it is not
 };
 
-constexpr std::array<EnumName<ClipMode>, 1> enum_names(ClipMode) {
-  return {{{ClipMode::exact, "exact"}}};
+constexpr std::array<EnumName<ClipMode>, 2> enum_names(ClipMode) {
+  return {{{ClipMode::exact, "exact"}, {ClipMode::speculative, "speculative"}}};
 }
 
 /// What happens at a step whose loss or gradients are not finite.
@@ -86,7 +87,11 @@ void describe(Visitor& visit, OptimizerOptions& options) {
   visit("weight_decay", options.weight_decay,
         {.help = "decay of matrices, decoupled; norms and biases have none", .range = at_least(0)});
   visit("clip", options.clip, {.help = "bound of the global gradient norm; 0: none", .range = at_least(0)});
-  visit("clip_mode", options.clip_mode, {.help = "exact: a step waits for the global norm", .not_yet = "speculative"});
+  visit(
+      "clip_mode", options.clip_mode,
+      {.help = "exact: a step waits for the global norm; speculative: a stage is stepped once its gradients are "
+               "there, as if the norm were below the bound, and the step is taken back and repeated (memory.rollback) "
+               "where it is not"});
   visit("non_finite", options.non_finite,
         {.help = "when the loss or a gradient is not finite: stop (exit code 5) or skip the step"});
 }

@@ -45,7 +45,26 @@ AdamWFactors adamw_factors(const OptimizerOptions& options, double learning_rate
 /// The STEP of a stage: updates masters and moments of the owned pieces from the reduced gradients and writes their
 /// working copy, in one pass over memory. With several replicas gather_working_copy (optimizer/reduce) follows.
 ///
-/// The bits depend on neither `tile`, threads, sharding nor instruction set.
-void step(const HostStage& stage, const AdamWFactors& factors, Workers& workers, std::int64_t tile = default_tile);
+/// A stage that keeps the previous states gets the new ones into its second buffer, which then counts: the old ones are
+/// neither copied nor lost.
+///
+/// The bits depend on neither `tile`, threads, sharding, instruction set nor previous states.
+void step(HostStage& stage, const AdamWFactors& factors, Workers& workers, std::int64_t tile = default_tile);
+
+/// Takes the last `step` back: masters and moments of the owned pieces are those before it. The working copy stays as
+/// the step left it: refresh_working_copy, or another step, follows. @pre `factors` are the step's, and the gradients
+/// are still those that it read.
+///
+/// To the bit where the stage keeps the previous states. Else by inverse arithmetic (SPipe's rollback; the inverse of
+/// the formulas above), which divides by b1, b2 and 1 - rate decay. With u = 2^-24, |.| of the values before the step,
+/// m', v' and p' those behind it, and c = rate / (1 - b1^t) m' / root what the moments took off a master:
+///
+///   |error of m| <= u (3 |m| + |m'| / b1)          |error of v| <= u (3 v + v' / b2)
+///   |error of p| <= u (4 |p| + 2 |c|) / (1 - rate decay)
+///
+/// each up to terms in u^2. Ill-conditioned is what a large gradient dwarfed: where v' is far above v, v comes back
+/// with a relative error of u v' / (b2 v), and is set to 0 where it would be negative. Infinite moments do not come
+/// back.
+void take_back(HostStage& stage, const AdamWFactors& factors, Workers& workers, std::int64_t tile = default_tile);
 
 }  // namespace penstock

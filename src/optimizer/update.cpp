@@ -26,17 +26,28 @@ float clip_factor(double clip, double norm) {
 UpdateRule::UpdateRule(const OptimizerOptions& options, std::int64_t total_steps)
     : options_{options}, total_steps_{total_steps} {}
 
-Update UpdateRule::decide(std::int64_t training_step, const NormResult& norm) {
+Update UpdateRule::update(std::int64_t training_step, std::int64_t adam_step, float factor) const {
   Update update;
   update.learning_rate = learning_rate(options_.learning_rate, training_step, total_steps_);
-  if (!norm.finite) {
-    if (options_.non_finite == NonFinite::stop) stop(training_step, norm);
-    update.skipped = true;
-    return update;
-  }
-  update.clip_factor = clip_factor(options_.clip, norm.norm);
-  update.factors = adamw_factors(options_, update.learning_rate, ++adam_steps_, update.clip_factor);
+  update.clip_factor = factor;
+  update.factors = adamw_factors(options_, update.learning_rate, adam_step, factor);
   return update;
+}
+
+Update UpdateRule::speculate(std::int64_t training_step) const {
+  return update(training_step, adam_steps_ + 1, 1.0F);
+}
+
+Update UpdateRule::decide(std::int64_t training_step, const NormResult& norm) {
+  if (norm.finite) return update(training_step, ++adam_steps_, clip_factor(options_.clip, norm.norm));
+  Update skipped;
+  skipped.skipped = true;
+  skipped.learning_rate = learning_rate(options_.learning_rate, training_step, total_steps_);
+  return skipped;
+}
+
+void UpdateRule::check_finite(std::int64_t training_step, const NormResult& norm) const {
+  if (!norm.finite && options_.non_finite == NonFinite::stop) stop(training_step, norm);
 }
 
 }  // namespace penstock

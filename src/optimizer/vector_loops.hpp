@@ -23,12 +23,18 @@ struct AdamWFactors {
   float decay = 0;  ///< learning rate x weight decay, 0 for parameters that do not decay
 };
 
-/// What one update reads and writes; gradient only read, working copy (bf16 bits or fp32) only written.
-struct AdamWArrays {
+/// Masters and both moments of the same elements.
+struct AdamWState {
   float* master = nullptr;
   float* first_moment = nullptr;
   float* second_moment = nullptr;
+};
+
+/// What one update reads and writes; gradient only read, working copy (bf16 bits or fp32) only written.
+struct AdamWArrays {
+  AdamWState state;
   const float* gradient = nullptr;
+  AdamWState next = {};  ///< where the new state goes, beside the old one; null: in its place
 };
 
 /// The loops of one instruction set.
@@ -36,6 +42,8 @@ struct VectorLoops {
   std::string_view instruction_set;  ///< "avx512", "avx2", "baseline"
   void (*adamw_bf16)(const AdamWFactors&, const AdamWArrays&, std::uint16_t* working_copy, std::int64_t count);
   void (*adamw_fp32)(const AdamWFactors&, const AdamWArrays&, float* working_copy, std::int64_t count);
+  /// The inverse of an update: from the state behind it, in its place, the one before, to rounding (`take_back`).
+  void (*adamw_inverse)(const AdamWFactors&, const AdamWState&, const float* gradient, std::int64_t count);
   /// Rounds to nearest, ties to even; a NaN stays one.
   void (*to_bf16)(std::uint16_t* out, const float* in, std::int64_t count);
   /// sum += term, elementwise.

@@ -47,6 +47,8 @@ std::string_view name_of(Op op) {
       return "VALIDATE";
     case Op::step:
       return "STEP";
+    case Op::undo:
+      return "UNDO";
   }
   return "unknown";
 }
@@ -94,6 +96,6 @@ Pass pass_of(Op op) {
 // those before offload_gradients tell micro-batches apart.
 static_assert(static_cast<int>(Op::reload_activations) + 1 == static_cast<int>(Op::fetch_forward));
 static_assert(static_cast<int>(Op::evict_backward) + 1 == static_cast<int>(Op::offload_gradients));
-static_assert(static_cast<int>(Op::step) + 1 == op_count);
+static_assert(static_cast<int>(Op::undo) + 1 == op_count);
 
 }  // namespace penstock

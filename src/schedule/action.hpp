@@ -33,9 +33,10 @@ enum class Op : std::uint8_t {
   offload_gradients,    ///< OFFLOAD_G: the stage's weight gradients from the device to the host
   reduce,    ///< REDUCE: sum over data-parallel ranks (and both uses of a tied weight), block sums of squares
   validate,  ///< VALIDATE: the global gradient norm and its finiteness; once per rank and step
-  step       ///< STEP: the optimizer's update of the stage
+  step,      ///< STEP: the optimizer's update of the stage
+  undo       ///< UNDO: takes a STEP back that did not wait for the norm, and steps again as the norm asks
 };
-inline constexpr int op_count = 21;
+inline constexpr int op_count = 22;
 
 /// One entry of a rank's list. Fields that an op does not use are 0: micro_batch and slice for offload_gradients and
 /// what follows it; stage too for validate. A stage may be fetched and evicted several times a step: those name the

@@ -264,24 +264,23 @@ class HostList {
   void reduce(Stage stage) {
     list_.push_back(host_action(Op::offload_gradients, stage));
     list_.push_back(host_action(Op::reduce, stage));
-    if (wait_ == StepsWait::for_reduction && !steps_last(schedule_, stage)) step(stage);
+    if (wait_ != StepsWait::for_norm && !steps_last(schedule_, stage)) step(stage);
   }
 
   void step(Stage stage) {
     list_.push_back(host_action(Op::step, stage));
-    if (!schedule_.streams_parameters) list_.push_back(host_action(Op::fetch_forward, stage));
+    const bool is_final = wait_ == StepsWait::for_reduction;
+    if (is_final && !schedule_.streams_parameters) list_.push_back(host_action(Op::fetch_forward, stage));
   }
 
   void finish() {
-    if (wait_ == StepsWait::for_norm) {
-      list_.push_back(host_action(Op::validate, Stage{0}));
-      for (const Stage stage : stages_) list_.push_back(host_action(Op::step, stage));
-      if (schedule_.streams_parameters) return;
-      for (const Stage stage : stages_) list_.push_back(host_action(Op::fetch_forward, stage));
-      return;
-    }
-    if (!stages_.empty() && steps_last(schedule_, stages_.back())) step(stages_.back());
+    const bool waits = wait_ == StepsWait::for_norm;
+    if (!waits && !stages_.empty() && steps_last(schedule_, stages_.back())) step(stages_.back());
     list_.push_back(host_action(Op::validate, Stage{0}));
+    if (wait_ == StepsWait::for_reduction) return;
+    for (const Stage stage : stages_) list_.push_back(host_action(waits ? Op::step : Op::undo, stage));
+    if (schedule_.streams_parameters) return;
+    for (const Stage stage : stages_) list_.push_back(host_action(Op::fetch_forward, stage));
   }
 
   const Schedule& schedule_;
@@ -370,6 +369,7 @@ Schedule complete(const Schedule& schedule, const CompletionOptions& options) {
   result.tied_embeddings = options.tied_embeddings;
   if (options.late_checkpoints) result = with_late_checkpoints(result);
   if (!schedule.forward_only) {
+    result.needs_norm = options.steps_wait != StepsWait::for_reduction;
     const auto& own = schedule.recompute;
     const bool is_chosen = std::find(own.begin(), own.end(), true) != own.end();
     const auto& recompute = is_chosen ? own : options.recompute;
@@ -387,7 +387,7 @@ Schedule complete(const Schedule& schedule, const CompletionOptions& options) {
                           Op::send_checkpoint, Op::receive_checkpoint})) {
     result = add_communication(result);
   }
-  const bool has_host = holds_any(result, {Op::offload_gradients, Op::reduce, Op::validate, Op::step});
+  const bool has_host = holds_any(result, {Op::offload_gradients, Op::reduce, Op::validate, Op::step, Op::undo});
   if (!schedule.forward_only && !has_host) result = add_host_stages(result, options.steps_wait);
   return result;
 }

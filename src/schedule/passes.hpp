@@ -29,14 +29,9 @@ Schedule split_weight_gradients(const Schedule& schedule);
 /// cycle.
 Schedule add_communication(const Schedule& schedule);
 
-/// What a stage's optimizer step waits for.
-enum class StepsWait : std::uint8_t {
-  for_norm,      ///< the gradients of all stages and VALIDATE: clipping by the exact global norm
-  for_reduction  ///< the stage's own REDUCE: no clipping; VALIDATE only checks, last
-};
-
 /// Adds OFFLOAD_G and REDUCE of a stage right after its last backward (and that one's message), STEP and FETCH_F as
-/// `wait` says, and one VALIDATE per rank. A tied last stage, whose step waits for the first one's, is stepped last.
+/// `wait` says (FETCH_F behind UNDO where there is one), and one VALIDATE per rank. A tied last stage, whose step waits
+/// for the first one's, is stepped last.
 /// @pre not forward_only
 Schedule add_host_stages(const Schedule& schedule, StepsWait wait);
 

@@ -28,6 +28,13 @@ struct BackwardStages {
   friend bool operator==(const BackwardStages&, const BackwardStages&) = default;
 };
 
+/// What a stage's optimizer step waits for.
+enum class StepsWait : std::uint8_t {
+  for_norm,       ///< the gradients of all stages and VALIDATE: clipping by the exact global norm
+  for_reduction,  ///< the stage's own REDUCE: no clipping; VALIDATE only checks, last
+  speculative     ///< the stage's own REDUCE, as if the norm allowed it; behind VALIDATE an UNDO of each stage
+};
+
 /// For each rank, the list of its actions: the only place that decides order (design, section 1).
 ///
 /// A list is also the total order of the rank's memory: an action takes its buffers at its place in the list.
@@ -44,6 +51,7 @@ struct Schedule {
   bool weights_run_early = false;     ///< the place of a W is its latest: it runs before that while its rank waits
   bool offloads_activations = false;  ///< the activations of a stage are two buffers, one of which may go to the host
   bool tied_embeddings = false;  ///< the last stage's head is the first stage's embedding: one more edge (semantics)
+  bool needs_norm = false;       ///< a step holds only if the norm allows it: it waits for VALIDATE, or UNDO follows
   bool forward_only = false;     ///< evaluation: no backward, nothing kept
   PerStage<bool> recompute;      ///< stages whose forward keeps its input only; R fills the rest again
   /// By backward stage, into how many parts a W may be cut (schedule/weight_parts); 1, or no entry: only whole ones.

@@ -101,6 +101,19 @@ void visit_step_needs(const ScheduleIndex& index, const ActionOnRank& node, cons
   if (ties_two_stages(scope.schedule) && scope.is_last()) visit(of_stage(Op::step, Stage{0}));
 }
 
+template <class Visit>
+void visit_undo_needs(const Scope& scope, const Visit& visit) {
+  visit(of_stage(Op::step, scope.stage()));
+  visit(of_stage(Op::validate, Stage{0}));
+  if (ties_two_stages(scope.schedule) && scope.is_last()) visit(of_stage(Op::undo, Stage{0}));
+}
+
+/// What leaves the stage's parameters as the next step reads them: UNDO where the schedule lists it, else STEP.
+Action update_of(const ScheduleIndex& index, Stage stage) {
+  const Action undo = of_stage(Op::undo, stage);
+  return index.contains(undo) ? undo : of_stage(Op::step, stage);
+}
+
 Action action_at(const Schedule& schedule, Rank rank, std::int32_t position) {
   return schedule.actions[rank][static_cast<std::size_t>(position)];
 }
@@ -160,8 +173,10 @@ void visit_needs(const ScheduleIndex& index, const ActionOnRank& node, const Vis
       return;
     case Op::step:
       return visit_step_needs(index, node, scope, visit);
+    case Op::undo:
+      return visit_undo_needs(scope, visit);
     case Op::fetch_forward:
-      if (!scope.schedule.streams_parameters) visit(of_stage(Op::step, scope.stage()));
+      if (!scope.schedule.streams_parameters) visit(update_of(index, scope.stage()));
       return;
   }
 }
@@ -211,6 +226,7 @@ Lane lane_of(Op op) {
     case Op::reduce:
     case Op::validate:
     case Op::step:
+    case Op::undo:
       return Lane::cpu;
   }
   return Lane::compute;
@@ -218,6 +234,19 @@ Lane lane_of(Op op) {
 
 bool recomputes(const Schedule& schedule, Stage stage) {
   return schedule.backward || (schedule.recompute.contains(stage) && schedule.recompute[stage]);
+}
+
+StepsWait steps_wait_of(const Schedule& schedule) {
+  auto wait = StepsWait::for_norm;
+  for (const auto& list : schedule.actions) {
+    bool is_validated = false;
+    for (const Action& action : list) {
+      if (action.op == Op::undo) return StepsWait::speculative;
+      is_validated = is_validated || action.op == Op::validate;
+      if (action.op == Op::step && !is_validated) wait = StepsWait::for_reduction;
+    }
+  }
+  return wait;
 }
 
 MessageKind message_kind(Op op) {

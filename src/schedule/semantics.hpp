@@ -56,6 +56,10 @@ std::optional<Channel> channel_of(const Schedule& schedule, const ActionOnRank& 
 /// Whether nothing but the (backward) stage's input is kept, and R fills the rest before the backward.
 bool recomputes(const Schedule& schedule, Stage stage);
 
+/// What the lists of a complete schedule let the optimizer's steps wait for: speculative if they hold an UNDO,
+/// for_reduction if a STEP stands before its rank's VALIDATE. Rule V7 says whether all stages agree.
+StepsWait steps_wait_of(const Schedule& schedule);
+
 /// Actions that must be complete before `node` starts, besides the earlier ones of its lane: on its own rank, and
 /// (reduce and step of a tied weight, validate) on others. Only actions that the schedule lists are named; what it
 /// lacks is given by missing_needs, and is the validator's finding.

@@ -184,6 +184,7 @@ void append_takes(const Schedule& schedule, const ActionOnRank& node, std::vecto
     case Op::reduce:
     case Op::validate:
     case Op::step:
+    case Op::undo:
       return;
   }
 }
@@ -228,6 +229,7 @@ void append_frees(const Schedule& schedule, const ActionOnRank& node, std::vecto
     case Op::reduce:
     case Op::validate:
     case Op::step:
+    case Op::undo:
       return;
   }
 }
@@ -264,6 +266,7 @@ void append_uses(const Schedule& schedule, const ActionOnRank& node, std::vector
     case Op::reduce:
     case Op::validate:
     case Op::step:
+    case Op::undo:
       break;
   }
   append_takes(schedule, node, out);

@@ -200,9 +200,12 @@ class CsvReader {
     schedule.recompute = PerStage<bool>(decoupled_ ? backward_stages_ : shape_.stages, decoupled_);
     for (const auto& row : rows_) {
       std::vector<Action> list;
+      bool is_validated = false;
       for (const Read& read : row) {
         list.push_back(read.action);
         const Op op = read.action.op;
+        is_validated = is_validated || op == Op::validate;
+        if (op == Op::undo || (op == Op::step && is_validated)) schedule.needs_norm = true;
         if (op == Op::recompute) schedule.recompute[read.action.stage] = true;
         if (ends_a_stay(op)) schedule.streams_parameters = true;
         if (op == Op::offload_activations) schedule.offloads_activations = true;

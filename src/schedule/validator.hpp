@@ -19,9 +19,10 @@ enum class Rule : std::uint8_t {
   need = 4,           ///< V4: what an action needs is in the lists, on its own rank before it
   cycle = 5,          ///< V5: nothing waits for itself, whatever the buffering of messages
   buffer = 6,         ///< V6: buffers are live when used, taken and freed once, and none is left
-  host = 7,  ///< V7: every stage offloaded, reduced, stepped, fetched once, in this order; one VALIDATE per rank
+  host = 7,  ///< V7: every stage offloaded, reduced, stepped (net of what is undone), fetched once, in this order; one
+             ///< VALIDATE per rank
   accumulation_order = 8,  ///< V8: weight gradients of a stage add micro-batches ascending, slices descending
-  parameter_version = 9    ///< V9: no STEP or FETCH_F of a stage before its last use of the parameters
+  parameter_version = 9    ///< V9: no STEP, UNDO or FETCH_F of a stage before its last use of the parameters
 };
 
 /// One fault of a schedule.

@@ -184,6 +184,32 @@ void check_one_mode(const ScheduleIndex& index, Findings& findings) {
   }
 }
 
+/// An UNDO belongs to a step that did not wait for the norm. Where the norm matters, every such step has one: the stage
+/// is then stepped once net of what is undone. So it is where other stages have theirs, as all follow one verdict.
+void check_undos(const ScheduleIndex& index, Findings& findings) {
+  const Schedule& schedule = index.schedule();
+  const auto& ranks = schedule.ranks(Pass::backward);
+  const bool takes_back = steps_wait_of(schedule) == StepsWait::speculative;
+  for (const Stage stage : all<Stage>(ranks.size())) {
+    const Rank rank = ranks[stage];
+    const Action undo = host_action(Op::undo, stage);
+    const auto step = index.position_of({rank, host_action(Op::step, stage)});
+    const auto validate = index.position_of({rank, host_action(Op::validate, Stage{0})});
+    if (!step || !validate) continue;
+    const bool waits = *validate < *step;
+    const auto position = index.position_of({rank, undo});
+    if (position && waits) {
+      findings.add(Rule::host, Placed{rank, *position, undo},
+                   "the stage's STEP waits for VALIDATE already; expected no UNDO of it");
+    } else if (!position && !waits && (schedule.needs_norm || takes_back)) {
+      findings.add(Rule::host, rank,
+                   "`{}` is missing; `{}` stands before VALIDATE, so that what the norm forbids must be taken back "
+                   "behind it",
+                   findings.text(undo), findings.text(host_action(Op::step, stage)));
+    }
+  }
+}
+
 }  // namespace
 
 void check_coverage(const ScheduleIndex& index, Findings& findings) {
@@ -211,6 +237,7 @@ void check_host(const ScheduleIndex& index, Findings& findings) {
     findings.add(Rule::host, rank, "`VALIDATE` is missing; expected once on every rank");
   }
   check_one_mode(index, findings);
+  check_undos(index, findings);
 }
 
 }  // namespace penstock::rules

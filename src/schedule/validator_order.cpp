@@ -167,7 +167,7 @@ void check_versions(const ScheduleIndex& index, Findings& findings) {
   });
   visit_placed(schedule, [&](const Placed& at) {
     const bool refreshes = at.action.op == Op::fetch_forward && !schedule.streams_parameters;
-    if (at.action.op != Op::step && !refreshes) return;
+    if (at.action.op != Op::step && at.action.op != Op::undo && !refreshes) return;
     const auto& use = last_use[at.action.stage];
     if (!use || use->position < at.position) return;
     findings.add(Rule::parameter_version, at,

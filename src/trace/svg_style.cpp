@@ -50,6 +50,8 @@ Color color_of(Op op) {
       return {120, 120, 120};
     case Op::step:
       return {190, 66, 62};
+    case Op::undo:
+      return {232, 112, 70};
   }
   return {0, 0, 0};
 }
@@ -105,6 +107,8 @@ std::string_view words_for(Op op) {
       return "norm";
     case Op::step:
       return "optimizer";
+    case Op::undo:
+      return "undo";
   }
   return {};
 }

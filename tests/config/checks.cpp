@@ -55,6 +55,27 @@ TEST(CheckDeck, PutsTheNumbersIntoTheBatchIdentity) {
               ElementsAre(HasSubstr("micro_batch 2000000000 x data 1000 = 2000000000000")));
 }
 
+TEST(CheckDeck, LetsNoInverseDivideByZero) {
+  const auto inverse = [](Deck& deck) {
+    deck.training.optimizer.clip_mode = ClipMode::speculative;
+    deck.memory.rollback = Rollback::inverse;
+  };
+  EXPECT_THAT(broken_by(inverse), IsEmpty());
+  const auto all_wrong = [&](Deck& deck) {
+    inverse(deck);
+    deck.training.optimizer.betas = {0.9, 0.0};
+    deck.training.optimizer.learning_rate.peak = 0.25;
+    deck.training.optimizer.weight_decay = 4;
+  };
+  EXPECT_THAT(broken_by(all_wrong), ElementsAre(HasSubstr("training.betas: are 0.9 and 0; rollback inverse divides"),
+                                                HasSubstr("training.weight_decay: weight_decay 4 x peak 0.25 = 1")));
+  EXPECT_THAT(broken_by([&](Deck& deck) {
+                all_wrong(deck);
+                deck.memory.rollback = Rollback::copy;
+              }),
+              IsEmpty());
+}
+
 TEST(CheckDeck, WantsALayerForEachStage) {
   EXPECT_THAT(
       broken_by([](Deck& deck) { deck.parallel.pipeline = 9; }),

@@ -150,6 +150,7 @@ Deck random_deck(std::uint32_t seed) {
   deck.testing.delay_rank = may_be_late ? std::optional{0} : std::nullopt;
   auto& rate = deck.training.optimizer.learning_rate;
   rate.minimum = rate.peak / 3;
+  deck.memory.rollback = deck.training.optimizer.clip_mode == ClipMode::exact ? deck.memory.rollback : Rollback::copy;
   rate.decay_steps = rate.decay == Decay::wsd ? std::optional{deck.training.steps} : std::nullopt;
   return deck;
 }
@@ -249,8 +250,7 @@ TEST(DeckHash, SeesEveryKey) {
     Changer changer{which};
     describe(changer, deck);
     if (changer.changed.empty()) break;
-    const bool has_one_value =
-        changer.changed == "clip_mode" || (changer.changed == "kind" && deck == resolved(Deck{}));
+    const bool has_one_value = changer.changed == "kind" && deck == resolved(Deck{});
     if (has_one_value) continue;
     EXPECT_NE(deck_hash(deck), deck_hash(Deck{})) << changer.changed;
   }

@@ -145,7 +145,7 @@ TEST(DeckFaults, AreReportedAllAtOnceWithTheirPlaces) {
 TEST(DeckFaults, NameTheNearestKeyAndTheKeysOfTheSection) {
   EXPECT_EQ(faults_of(smallest_deck + "memory: {devcie: 2 GiB}\n"),
             "run.yaml:3:10: memory.devcie: no such key; did you mean device? The keys of memory are device, "
-            "recompute, parameters, fetch, resident_stages, offload_activations, optimizer");
+            "recompute, parameters, fetch, resident_stages, offload_activations, optimizer, rollback");
   EXPECT_THAT(faults_of(smallest_deck + "modle: {}\n"), HasSubstr("modle: no such section; did you mean model?"));
   EXPECT_EQ(faults_of(smallest_deck + "device: {qqqqqqqq: 1}\n"),
             "run.yaml:3:10: device.qqqqqqqq: no such key; the keys of device are kind, threads, time_scale");
@@ -224,8 +224,8 @@ TEST(DeckFaults, TellTheLengthOfAListOfFixedLength) {
 }
 
 TEST(DeckFaults, SpeakOfWhatALaterVersionHas) {
-  EXPECT_EQ(faults_of("data: {train: doc}\ntraining: {steps: 1, clip_mode: speculative}\n"),
-            "run.yaml:2:33: training.clip_mode: speculative is not in this version, which has exact");
+  EXPECT_EQ(faults_of("data: {train: doc}\ntraining: {steps: 1}\ndevice: {kind: cuda}\n"),
+            "run.yaml:3:16: device.kind: cuda is not in this version, which has host, priced");
 }
 
 TEST(DeckFaults, SayWhatMustBeGiven) {

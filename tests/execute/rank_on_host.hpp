@@ -161,6 +161,7 @@ inline std::vector<ScheduleCase> schedule_cases() {
       cases.push_back({kind, generator, true, false, true});
       cases.push_back({kind, generator, false, true, false, StepsWait::for_reduction});
       cases.push_back({kind, generator, true, true, true, StepsWait::for_reduction});
+      cases.push_back({kind, generator, false, false, true, StepsWait::speculative});
     }
   }
   return cases;

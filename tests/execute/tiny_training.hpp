@@ -51,11 +51,11 @@ inline void upload(RankState& state, const ComputeWork& work, const PlannedSched
 /// Over the ranks of `world`, which must outlive it.
 struct TinyTraining {
   TinyTraining(const RunShape& shape, const Communicator& ranks, DelayOptions delays = {}, std::int32_t threads = 1,
-               NonFinite non_finite = NonFinite::stop)
+               NonFinite non_finite = NonFinite::stop, double clip = 0.25)
       : world{ranks},
         plan{plan_of(shape, threads)},
         state{plan, ranks, {DeviceKind::host, threads}, delays},
-        rule{optimizer(non_finite), 10},
+        rule{optimizer(non_finite, clip), 10},
         work{{&plan, state.place().coordinate, &state.kernels(), &state.cpu_workers(), &state.stages(),
               &state.parameter_fetch(), &state.groups(), &rule}},
         executor{plan.training.schedule, plan.training.ranks[state.place().coordinate], state.resources(work)} {
@@ -74,6 +74,7 @@ struct TinyTraining {
     upload(state, work, plan.training, Batch{plan.shape, number}, state.place().replica);
     work.begin_step(number, 1.0 / static_cast<double>(plan.shape.global_batch * plan.shape.sequence), poison);
     executor.run(static_cast<std::int32_t>(number), nullptr);
+    work.end_step();
     state.expect_parameters(number);
   }
 
@@ -114,10 +115,10 @@ struct TinyTraining {
   Executor executor;
 
  private:
-  static OptimizerOptions optimizer(NonFinite non_finite) {
+  static OptimizerOptions optimizer(NonFinite non_finite, double clip) {
     OptimizerOptions options;
     options.learning_rate.peak = 0.01;
-    options.clip = 0.25;  // below the norm of these steps: the factor takes part
+    options.clip = clip;  // 0.25 is below the norm of these steps: the factor takes part
     options.non_finite = non_finite;
     return options;
   }

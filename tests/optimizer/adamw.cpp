@@ -92,7 +92,8 @@ TEST(AdamW, InSinglePrecisionFollowsPyTorchWithinTheRoundingOfItsUpdates) {
     for (int t = 1; t <= figure_updates; ++t) {
       for (int i = 0; i < 8; ++i) gradient[static_cast<std::size_t>(i)] = static_cast<float>(figure_gradient(i, t));
       const auto factors = adamw_factors(figure.options(), figure.learning_rate, t, 1.0F);
-      vector_loops().adamw_fp32(factors, {master.data(), first.data(), second.data(), gradient.data()}, copy.data(), 8);
+      vector_loops().adamw_fp32(factors, {{master.data(), first.data(), second.data()}, gradient.data()}, copy.data(),
+                                8);
     }
 
     const double bound = tolerance(figure.learning_rate, figure_updates);
@@ -202,8 +203,9 @@ LoopResults run_loops(const VectorLoops& loops, const std::vector<float>& values
   const auto count = static_cast<std::int64_t>(values.size());
   LoopResults result{values, values, values, std::vector<std::uint16_t>(values.size()), 0};
   for (auto& value : result.second) value *= value;
-  const AdamWArrays arrays{result.master.data(), result.first.data(), result.second.data(), values.data()};
+  const AdamWArrays arrays{{result.master.data(), result.first.data(), result.second.data()}, values.data()};
   loops.adamw_bf16(adamw_factors({}, 1e-2, 5, 0.3F), arrays, result.copy.data(), count);
+  loops.adamw_inverse(adamw_factors({}, 1e-2, 5, 1.0F), arrays.state, values.data(), count);
   result.squares = loops.sum_of_squares(values.data(), count);
   loops.add(result.first.data(), values.data(), count);
   loops.add_two(result.second.data(), values.data(), result.second.data(), count);

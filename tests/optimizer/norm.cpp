@@ -147,6 +147,7 @@ TEST(UpdateRule, StopsWithTheStepTheTensorAndTheFault) {
 
   try {
     rule.decide(4, not_finite());
+    rule.check_finite(4, not_finite());
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::not_finite);
@@ -155,6 +156,23 @@ TEST(UpdateRule, StopsWithTheStepTheTensorAndTheFault) {
                                testing::HasSubstr("layers/0/ffn/up/weight"), testing::HasSubstr("not a number")));
   }
   EXPECT_EQ(rule.adam_steps(), 0);
+}
+
+TEST(UpdateRule, SpeculatesOnTheUpdateOfANormBelowTheBound) {
+  UpdateRule rule{{.non_finite = NonFinite::skip}, 10};
+  rule.decide(1, {.norm = 0.5});
+
+  const Update speculated = rule.speculate(2);
+  EXPECT_EQ(rule.adam_steps(), 1);
+  const Update decided = rule.decide(2, {.norm = 0.5});
+  const Update clipped = rule.decide(3, {.norm = 2.0});
+
+  EXPECT_EQ(std::memcmp(&speculated.factors, &decided.factors, sizeof speculated.factors), 0);
+  EXPECT_EQ(speculated.learning_rate, decided.learning_rate);
+  EXPECT_EQ(speculated.clip_factor, 1.0F);
+  EXPECT_EQ(clipped.clip_factor, 0.5F);
+  EXPECT_NO_THROW(rule.check_finite(3, {.norm = 2.0}));
+  EXPECT_NO_THROW(rule.check_finite(3, not_finite()));  // skipped
 }
 
 TEST(UpdateRule, ResumesWithTheCountOfUpdates) {

@@ -113,6 +113,17 @@ TEST(AddHostStages, StepsATiedLastStageLast) {
             "0F0 1F0 1B0 1OFFLOAD_G 1REDUCE 0B0 0OFFLOAD_G 0REDUCE 0STEP 0FETCH_F 1STEP 1FETCH_F VALIDATE");
 }
 
+TEST(AddHostStages, UndoesBehindTheNormWhatWasSteppedBeforeIt) {
+  Schedule compute = interleaved({.pipeline = 1, .virtual_stages = 2, .micro_batches = 1});
+
+  EXPECT_EQ(row(add_host_stages(compute, StepsWait::speculative), Rank{0}),
+            "0F0 1F0 1B0 1OFFLOAD_G 1REDUCE 1STEP 0B0 0OFFLOAD_G 0REDUCE 0STEP VALIDATE 0UNDO 1UNDO 0FETCH_F 1FETCH_F");
+
+  compute.tied_embeddings = true;
+  EXPECT_EQ(row(add_host_stages(compute, StepsWait::speculative), Rank{0}),
+            "0F0 1F0 1B0 1OFFLOAD_G 1REDUCE 0B0 0OFFLOAD_G 0REDUCE 0STEP 1STEP VALIDATE 0UNDO 1UNDO 0FETCH_F 1FETCH_F");
+}
+
 TEST(AddHostStages, OffloadsAfterTheMessageOfTheLastBackward) {
   const Schedule compute = one_f_one_b({.pipeline = 2, .virtual_stages = 1, .micro_batches = 1});
 
@@ -184,7 +195,9 @@ INSTANTIATE_TEST_SUITE_P(Options, CompleteOverTheGrid,
                                          std::tuple{false, false, true, StepsWait::for_reduction},
                                          std::tuple{true, false, true, StepsWait::for_norm},
                                          std::tuple{false, true, false, StepsWait::for_reduction},
-                                         std::tuple{true, true, true, StepsWait::for_norm}));
+                                         std::tuple{true, true, true, StepsWait::for_norm},
+                                         std::tuple{false, false, false, StepsWait::speculative},
+                                         std::tuple{true, true, true, StepsWait::speculative}));
 
 TEST(AllListEdges, FindTheDeadlockOfReceivesThatTakeTheirBuffersLate) {
   // 1F1B with each receive directly before its consumer: rank 0 would give the memory of 0SEND_F1 to 0RECV_B0, rank 1

@@ -113,6 +113,29 @@ TEST(Needs, OfATiedWeightGoFromTheLastStageToTheFirstAndBack) {
   }
 }
 
+TEST(Needs, OfAnUndoAreItsStepAndTheValidationAndTheFetchWaitsForIt) {
+  const Schedule schedule = three_stages({.steps_wait = StepsWait::speculative});
+
+  EXPECT_THAT(need_texts(schedule, node(schedule, Op::step, 1)), ElementsAre("1REDUCE"));
+  EXPECT_THAT(need_texts(schedule, node(schedule, Op::undo, 1)), ElementsAre("1STEP", "VALIDATE"));
+  EXPECT_THAT(need_texts(schedule, node(schedule, Op::fetch_forward, 1)), ElementsAre("1UNDO"));
+}
+
+TEST(Needs, OfATiedUndoFollowTheFirstStages) {
+  for (const Schedule& schedule : {three_stages({.tied_embeddings = true, .steps_wait = StepsWait::speculative}),
+                                   one_rank({.tied_embeddings = true, .steps_wait = StepsWait::speculative})}) {
+    EXPECT_THAT(need_texts(schedule, node(schedule, Op::undo, 0)), ElementsAre("0STEP", "VALIDATE"));
+    EXPECT_THAT(need_texts(schedule, node(schedule, Op::undo, 2)), ElementsAre("2STEP", "VALIDATE", "0UNDO"));
+  }
+}
+
+TEST(StepsWaitOf, ReadsFromTheListsWhatTheyWereCompletedWith) {
+  for (const auto wait : {StepsWait::for_norm, StepsWait::for_reduction, StepsWait::speculative}) {
+    EXPECT_EQ(steps_wait_of(three_stages({.steps_wait = wait})), wait);
+    EXPECT_EQ(steps_wait_of(three_stages({.tied_embeddings = true, .steps_wait = wait})), wait);
+  }
+}
+
 TEST(Needs, OfATiedWeightOnTheOnlyStageAreNone) {
   const Schedule schedule = complete(gpipe({}), {.tied_embeddings = true, .steps_wait = StepsWait::for_reduction});
 

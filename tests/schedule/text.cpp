@@ -32,6 +32,7 @@ TEST(ActionText, IsPyTorchsNotation) {
   EXPECT_EQ(to_text({Op::receive_backward, Stage{0}, MicroBatch{12}, Slice{0}}), "0RECV_B12");
   EXPECT_EQ(to_text({Op::offload_gradients, Stage{3}, MicroBatch{0}, Slice{0}}), "3OFFLOAD_G");
   EXPECT_EQ(to_text({Op::validate, Stage{0}, MicroBatch{0}, Slice{0}}), "VALIDATE");
+  EXPECT_EQ(to_text({Op::undo, Stage{3}, MicroBatch{0}, Slice{0}}), "3UNDO");
 }
 
 TEST(ActionText, NamesTheSliceWhereThereAreSeveral) {

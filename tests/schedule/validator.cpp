@@ -354,6 +354,49 @@ TEST(Validate, FindsStepsThatWaitForTheNormBesideStepsThatDoNot) {
   EXPECT_THAT(validate(schedule), Contains(a_finding(Rule::host, 1, "`1STEP`: stands before VALIDATE")));
 }
 
+TEST(Validate, FindsAnUndoThatIsMissingWhereTheNormMatters) {
+  Schedule schedule = base({.steps_wait = StepsWait::speculative});
+  ASSERT_THAT(validate(schedule), IsEmpty());
+  erase(schedule, Rank{1}, "1UNDO");
+
+  EXPECT_THAT(validate(schedule), ElementsAre(a_finding(Rule::host, 1, "`1UNDO` is missing; `1STEP` stands before")));
+  erase(schedule, Rank{0}, "0UNDO");
+  EXPECT_EQ(validate(schedule).size(), 2U);
+  schedule.needs_norm = false;
+  EXPECT_THAT(validate(schedule), IsEmpty());
+}
+
+TEST(Validate, FindsAnUndoWithoutItsStep) {
+  Schedule schedule = base({.steps_wait = StepsWait::speculative});
+  erase(schedule, Rank{1}, "1STEP");
+
+  EXPECT_THAT(validate(schedule),
+              Contains(a_finding(Rule::host, 1, "`1UNDO`: needs `1STEP`, which is not in the list")));
+}
+
+TEST(Validate, FindsTwoStepsOfAStageThatIsUndoneOnce) {
+  Schedule schedule = base({.steps_wait = StepsWait::speculative});
+  append(schedule, Rank{1}, {Op::step, Stage{1}, MicroBatch{0}, Slice{0}});
+
+  EXPECT_THAT(validate(schedule), ElementsAre(a_finding(Rule::host, 1, "`1STEP`: stands in the list already")));
+}
+
+TEST(Validate, FindsAnUndoOfAStepThatWaits) {
+  Schedule schedule = base({.steps_wait = StepsWait::for_norm});
+  append(schedule, Rank{1}, {Op::undo, Stage{1}, MicroBatch{0}, Slice{0}});
+
+  EXPECT_THAT(validate(schedule), Contains(a_finding(Rule::host, 1, "`1UNDO`: the stage's STEP waits for VALIDATE")));
+}
+
+TEST(Validate, FindsAnUndoAndAFetchOutOfOrder) {
+  for (const auto& [text, before] : {std::pair{"0UNDO", "VALIDATE"}, std::pair{"0FETCH_F", "0UNDO"}}) {
+    Schedule schedule = base({.steps_wait = StepsWait::speculative});
+    move_before(schedule, Rank{0}, text, before);
+
+    EXPECT_THAT(validate(schedule), Contains(a_finding(Rule::host, 0, "which stands behind it"))) << text;
+  }
+}
+
 // --- V8 accumulation order ---
 
 TEST(Validate, FindsMicroBatchesOutOfOrder) {
