@@ -12,6 +12,9 @@ LAYOUTS = {
                                          "testing.delays": {"seed": 5, "longest": 0.002}}),
     "3 ranks, zb_h1, 2 threads": (3, {"parallel.pipeline": 3, "schedule.kind": "zb_h1", "device.threads": 2}),
     "4 ranks": (4, {"parallel.pipeline": 4}),
+    "4 ranks, spipe, delays": (4, {"parallel.pipeline": 4, "schedule": {"kind": "spipe", "backward_stages": 5},
+                                   "testing.delays": {"seed": 6, "longest": 0.002}}),
+    "2 ranks, parameters from the host": (2, {"parallel.pipeline": 2, "memory.parameters": "host"}),
 }
 REPLICAS = {
     "2 replicas": (2, {"parallel.data": 2}),

@@ -405,6 +405,10 @@ TEST_P(OfEachModel, SpeculativeStepsThatAreUndoneFromCopiesAreThoseThatWait) {
     const DelayOptions delays{static_cast<std::uint64_t>(7 + world_.rank()), Seconds{0.001}};
     expect_same(rough_run(of, world_, clip, delays), expected);
   }
+  auto of = shape();
+  of.steps_wait = StepsWait::speculative;
+  of.schedule = {.kind = ScheduleKind::spipe, .forward_virtual = 1, .backward_virtual = 2};
+  expect_same(rough_run(of, world_, clip), expected);
 }
 
 TEST_P(OfEachModel, SpeculativeStepsOfReplicasAreThoseThatWait) {
