@@ -51,6 +51,16 @@ struct KeyValueChunk {
   /// Gradient calls: sums of type A, shapes of k and v. May be empty for the newest chunk.
   Matrix k_gradient = {};
   Matrix v_gradient = {};
+  /// Of each sequence's tokens in k and v, and in the sums, those that belong to the chunk; below 0: all.
+  std::int64_t first_token = 0;
+  std::int64_t tokens = -1;
+};
+
+/// Attention to some of the keys that queries see, of type A: out[Tq, heads*d] over those keys alone,
+/// log_sum_exp[heads, Tq] of their scores.
+struct AttentionPart {
+  ConstMatrix out;
+  ConstMatrix log_sum_exp;
 };
 
 /// Upper bounds of what will be asked of a Kernels object: the size of its scratch follows from them.
@@ -118,7 +128,8 @@ class Kernels {
                       double theta, Rotation rotation) = 0;
   /// out[Tq, heads*d] = softmax(q k^T) v per head, over the keys of all chunks; log_sum_exp (A) is [heads, Tq]. Chunks
   /// are merged in their order in the accumulation type; the merged result is rounded once. Memory linear in the
-  /// tokens.
+  /// tokens. `out` of type A is not rounded: a part of attention, the keys of whose other parts are not among the
+  /// chunks.
   virtual void attention(const AttentionShape& shape, Matrix out, Matrix log_sum_exp, ConstMatrix q,
                          std::span<const KeyValueChunk> chunks) = 0;
   /// dq of out_gradient, and dk, dv of the newest chunk, all of type S, overwritten. The gradients of the keys and
@@ -127,6 +138,19 @@ class Kernels {
   virtual void attention_gradient(const AttentionShape& shape, Matrix dq, Matrix dk, Matrix dv,
                                   ConstMatrix out_gradient, ConstMatrix out, ConstMatrix log_sum_exp, ConstMatrix q,
                                   std::span<const KeyValueChunk> chunks) = 0;
+  /// out = round(sum of w_i out_i), w_i = e^(lse_i - lse), lse = log(sum of e^lse_i): attention to the keys of all
+  /// parts, each key in one of them, added up in their order. log_sum_exp gives the heads; `out` has type S.
+  virtual void merge_attention(Matrix out, Matrix log_sum_exp, std::span<const AttentionPart> parts) = 0;
+  /// shift[heads, Tq] (A) = out_gradient · out, by head: what the gradients of all parts take from the whole.
+  virtual void attention_shift(Matrix shift, ConstMatrix out_gradient, ConstMatrix out) = 0;
+  /// The part that some chunks have in the gradient of the whole attention, whose log_sum_exp and shift are given. dq
+  /// (A) is overwritten with their part of it; the gradients of all keys and values are added to the chunks' sums,
+  /// which the newest must have too.
+  virtual void attention_part_gradient(const AttentionShape& shape, Matrix dq, ConstMatrix out_gradient,
+                                       ConstMatrix log_sum_exp, ConstMatrix shift, ConstMatrix q,
+                                       std::span<const KeyValueChunk> chunks) = 0;
+  /// out = round(sum of the parts (A), in their order). `out`, of type A or S, may be one of the parts.
+  virtual void add_parts(Matrix out, std::span<const ConstMatrix> parts) = 0;
   /// The same with all keys in one chunk.
   void attention(const AttentionShape& shape, Matrix out, Matrix log_sum_exp, ConstMatrix q, ConstMatrix k,
                  ConstMatrix v) {

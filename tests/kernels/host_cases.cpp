@@ -396,6 +396,104 @@ std::vector<Operation> sliced_attention_operations(const std::string& suffix, At
            {"dq", "dk", "dv", "dk_sum0", "dv_sum0", "dk_sum1", "dv_sum1"}}};
 }
 
+/// Attention to a part of the keys: some tokens of one chunk, and all of another, as whoever helps another rank sees
+/// them.
+std::vector<Operation> attention_part_operations(const std::string& suffix, AttentionShape base) {
+  const auto shape_for = [=](std::int64_t tokens) {
+    AttentionShape shape = base;
+    shape.query_tokens = tokens;
+    shape.key_tokens = 2 * tokens;
+    shape.causal = false;
+    return shape;
+  };
+  const auto chunks_of = [=](Tensors& t) {
+    std::vector<KeyValueChunk> chunks;
+    for (const char* number : {"0", "1"}) {
+      const auto matrix = [&](const char* name) { return t.at(std::string{name} + number).matrix(); };
+      chunks.push_back({matrix("k"), matrix("v"), matrix("dk_sum"), matrix("dv_sum")});
+    }
+    chunks.front().first_token = 2;
+    chunks.front().tokens = t["q"].rows() / base.sequences;
+    return chunks;
+  };
+  const auto make = [=](DType storage, std::int64_t tokens) {
+    const AttentionShape shape = shape_for(tokens);
+    const std::int64_t queries = shape.sequences * tokens;
+    const std::int64_t q_width = shape.heads * shape.head_size;
+    const std::int64_t kv_width = shape.kv_heads * shape.head_size;
+    Maker maker{storage, {}};
+    maker.a("out", queries, q_width)
+        .a("lse", shape.heads, queries)
+        .a("shift", shape.heads, queries)
+        .s("q", queries, q_width)
+        .s("dout", queries, q_width)
+        .a("dq", queries, q_width);
+    for (const char* number : {"0", "1"}) {
+      const std::int64_t keys = number[0] == '0' ? queries + 3 * shape.sequences : queries;
+      for (const char* name : {"k", "v"}) maker.s(std::string{name} + number, keys, kv_width);
+      for (const char* name : {"dk_sum", "dv_sum"}) maker.a(std::string{name} + number, keys, kv_width);
+    }
+    // The gradient takes what the forward left.
+    Tensors exact = in_double(maker.tensors);
+    make_reference_kernels()->attention(shape, exact["out"].matrix(), exact["lse"].matrix(), exact["q"].matrix(),
+                                        chunks_of(exact));
+    maker.tensors["lse"].set(exact["lse"].values());
+    return maker.tensors;
+  };
+  const auto shape_of = [=](Tensors& t) { return shape_for(t["q"].rows() / base.sequences); };
+  return {{"attention_part" + suffix,
+           make,
+           [=](Kernels& k, Tensors& t) {
+             k.attention(shape_of(t), t["out"].matrix(), t["lse"].matrix(), t["q"].matrix(), chunks_of(t));
+           },
+           {"out", "lse"}},
+          {"attention_part_gradient" + suffix,
+           make,
+           [=](Kernels& k, Tensors& t) {
+             k.attention_part_gradient(shape_of(t), t["dq"].matrix(), t["dout"].matrix(), t["lse"].matrix(),
+                                       t["shift"].matrix(), t["q"].matrix(), chunks_of(t));
+           },
+           {"dq", "dk_sum0", "dv_sum0", "dk_sum1", "dv_sum1"}}};
+}
+
+/// What makes one attention of parts, for 3 heads of 30.
+std::vector<Operation> merging_operations() {
+  constexpr std::int64_t heads = 3;
+  constexpr std::int64_t head_width = 30 * heads;
+  const auto make = [](DType storage, std::int64_t tokens) {
+    Maker maker{storage, {}};
+    maker.s("out", tokens, head_width).s("dout", tokens, head_width).a("lse", heads, tokens).a("shift", heads, tokens);
+    for (const char* number : {"0", "1", "2"}) {
+      maker.a(std::string{"out"} + number, tokens, head_width).a(std::string{"lse"} + number, heads, tokens);
+    }
+    return maker.tensors;
+  };
+  return {{"merge_attention",
+           make,
+           [](Kernels& k, Tensors& t) {
+             std::vector<AttentionPart> parts;
+             for (const char* number : {"0", "1", "2"}) {
+               parts.push_back({t[std::string{"out"} + number].matrix(), t[std::string{"lse"} + number].matrix()});
+             }
+             k.merge_attention(t["out"].matrix(), t["lse"].matrix(), parts);
+           },
+           {"out", "lse"}},
+          {"attention_shift",
+           make,
+           [](Kernels& k, Tensors& t) {
+             k.attention_shift(t["shift"].matrix(), t["dout"].matrix(), t["out"].matrix());
+           },
+           {"shift"}},
+          {"add_parts",
+           make,
+           [](Kernels& k, Tensors& t) {
+             const std::vector<ConstMatrix> parts{t["out0"].matrix(), t["out1"].matrix(), t["out2"].matrix()};
+             k.add_parts(t["out"].matrix(), parts);
+             k.add_parts(t["out0"].matrix(), parts);  // one of the parts
+           },
+           {"out", "out0"}}};
+}
+
 std::vector<Operation> loss_operations() {
   const auto make = [](DType storage, std::int64_t tokens) {
     Maker maker{storage, {}};
@@ -443,6 +541,9 @@ std::vector<Operation> make_operations() {
   append(
       sliced_attention_operations("_of_a_slice", {.sequences = 2, .heads = 3, .kv_heads = 3, .head_size = 10}, true));
   append(sliced_attention_operations("_of_the_last_slice", {.heads = 6, .kv_heads = 2, .head_size = 33}, false));
+  append(attention_part_operations("", {.sequences = 2, .heads = 3, .kv_heads = 3, .head_size = 10}));
+  append(attention_part_operations("_grouped", {.heads = 6, .kv_heads = 2, .head_size = 33}));
+  append(merging_operations());
   append(loss_operations());
   return all;
 }

@@ -139,6 +139,68 @@ INSTANTIATE_TEST_SUITE_P(, SlicedAttention,
                                          std::vector<Range>{{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}}),
                          [](const auto& one) { return std::to_string(one.param.size()) + "_slices"; });
 
+/// Attention of a slice in parts, each over a range of the earlier tokens or over the slice's own: as ranks share it.
+class SharedAttention : public SlicedAttention {
+ protected:
+  /// The chunk of the earlier tokens with the sums of its gradients, or a part of it.
+  static KeyValueChunk earlier(Rows& rows, Range range) {
+    return {rows.k, rows.v, rows.k_sum, rows.v_sum, range.begin, range.length};
+  }
+};
+
+TEST_P(SharedAttention, AddsUpToTheAttentionOfOneRank) {
+  const Range split = GetParam().front();
+  std::vector<Rows> alone{rows_of({0, split.length}), rows_of({split.length, tokens - split.length})};
+  run(alone);
+  std::vector<Rows> shared{rows_of({0, split.length}), rows_of({split.length, tokens - split.length})};
+  Rows& own = shared[1];
+  const std::int64_t queries = own.range.length;
+  std::vector<std::vector<KeyValueChunk>> chunks_of_parts;
+  for (std::size_t i = 1; i < GetParam().size(); ++i) {
+    chunks_of_parts.push_back({earlier(shared[0], GetParam()[i])});
+  }
+  chunks_of_parts.push_back({{own.k, own.v, own.k_sum, own.v_sum}});
+
+  std::vector<Tensor> outs(chunks_of_parts.size(), own.out);
+  std::vector<Tensor> normalizers(chunks_of_parts.size(), own.log_sum_exp);
+  std::vector<AttentionPart> parts;
+  const auto shape_of_part = [&](std::size_t i) {
+    AttentionShape shape = shape_of(queries, 0);
+    shape.causal = i + 1 == chunks_of_parts.size();
+    shape.key_tokens = shape.causal ? queries : chunks_of_parts[i].front().tokens;
+    return shape;
+  };
+  for (std::size_t i = 0; i < chunks_of_parts.size(); ++i) {
+    kernels_->attention(shape_of_part(i), outs[i], normalizers[i], own.q, chunks_of_parts[i]);
+    parts.push_back({outs[i], normalizers[i]});
+  }
+  kernels_->merge_attention(own.out, own.log_sum_exp, parts);
+  Tensor shift = own.log_sum_exp;
+  kernels_->attention_shift(shift, own.upstream, own.out);
+  std::vector<ConstMatrix> query_gradients;
+  for (std::size_t i = 0; i < chunks_of_parts.size(); ++i) {
+    kernels_->attention_part_gradient(shape_of_part(i), outs[i], own.upstream, own.log_sum_exp, shift, own.q,
+                                      chunks_of_parts[i]);
+    query_gradients.push_back(outs[i]);
+  }
+  kernels_->add_parts(own.dq, query_gradients);
+
+  const Rows& expected = alone[1];
+  EXPECT_TENSOR_NEAR(own.out.values(), expected.out.values(), tolerance);
+  EXPECT_TENSOR_NEAR(own.log_sum_exp.values(), expected.log_sum_exp.values(), tolerance);
+  EXPECT_TENSOR_NEAR(own.dq.values(), expected.dq.values(), tolerance);
+  EXPECT_TENSOR_NEAR(own.k_sum.values(), expected.dk.values(), tolerance);
+  EXPECT_TENSOR_NEAR(own.v_sum.values(), expected.dv.values(), tolerance);
+  EXPECT_TENSOR_NEAR(shared[0].k_sum.values(), alone[0].k_sum.values(), tolerance);
+  EXPECT_TENSOR_NEAR(shared[0].v_sum.values(), alone[0].v_sum.values(), tolerance);
+}
+
+// The earlier tokens, then how they are shared.
+INSTANTIATE_TEST_SUITE_P(, SharedAttention,
+                         testing::Values(std::vector<Range>{{0, 4}, {0, 4}}, std::vector<Range>{{0, 4}, {0, 2}, {2, 2}},
+                                         std::vector<Range>{{0, 5}, {0, 3}, {3, 1}, {4, 1}}),
+                         [](const auto& one) { return std::to_string(one.param.size()) + "_parts"; });
+
 TEST(AttentionChunks, ThatDoNotMakeUpTheShapeAreRefused) {
   const auto kernels = make_reference_kernels();
   const AttentionShape shape{.query_tokens = 2, .key_tokens = 5, .head_size = 2};

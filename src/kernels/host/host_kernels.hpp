@@ -41,6 +41,8 @@ struct TiledProduct {
   bool adds = false;
 };
 
+struct BackwardCall;  // attention_gradient.cpp
+
 class HostKernels final : public Kernels {
  public:
   explicit HostKernels(Workers& workers);
@@ -75,6 +77,12 @@ class HostKernels final : public Kernels {
   void attention_gradient(const AttentionShape& shape, Matrix dq, Matrix dk, Matrix dv, ConstMatrix out_gradient,
                           ConstMatrix out, ConstMatrix log_sum_exp, ConstMatrix q,
                           std::span<const KeyValueChunk> chunks) override;
+  void merge_attention(Matrix out, Matrix log_sum_exp, std::span<const AttentionPart> parts) override;
+  void attention_shift(Matrix shift, ConstMatrix out_gradient, ConstMatrix out) override;
+  void attention_part_gradient(const AttentionShape& shape, Matrix dq, ConstMatrix out_gradient,
+                               ConstMatrix log_sum_exp, ConstMatrix shift, ConstMatrix q,
+                               std::span<const KeyValueChunk> chunks) override;
+  void add_parts(Matrix out, std::span<const ConstMatrix> parts) override;
 
   void add(Matrix out, ConstMatrix a, ConstMatrix b) override;
   void swiglu(Matrix out, ConstMatrix gate, ConstMatrix up) override;
@@ -96,6 +104,7 @@ class HostKernels final : public Kernels {
   /// Calls body(first column, columns) for blocks of `width` columns, in parallel.
   void for_column_blocks(std::int64_t columns, std::int64_t width,
                          const std::function<void(std::int64_t, std::int64_t)>& body);
+  void run_backward(const char* name, const BackwardCall& call);
   void run_tiles(const TiledProduct& product);
   void run_tile(const TiledProduct& product, std::int64_t row, std::int64_t column);
   /// gradient[columns] += the rows of partials[blocks][columns], in order.

@@ -18,6 +18,17 @@ void check(std::string_view operation, const AttentionShape& shape, const ConstM
   expect_shape(operation, "log_sum_exp", log_sum_exp, shape.heads, queries);
 }
 
+// Calls body(row in the chunk's matrices, row in joined ones) for all rows of a chunk that stands behind `before`
+// tokens.
+template <class Body>
+void for_each_row(const AttentionShape& shape, const KeyValueChunk& chunk, std::int64_t before, const Body& body) {
+  for (std::int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
+    for (std::int64_t token = 0; token < tokens_of(shape, chunk); ++token) {
+      body(first_row_of(shape, chunk, sequence) + token, sequence * shape.key_tokens + before + token);
+    }
+  }
+}
+
 // The rows of all chunks of one of their matrices, sequence after sequence, each with its chunks in order.
 template <class Member>
 Values joined(const AttentionShape& shape, std::span<const KeyValueChunk> chunks, Member member) {
@@ -25,27 +36,25 @@ Values joined(const AttentionShape& shape, std::span<const KeyValueChunk> chunks
   std::int64_t before = 0;
   for (const KeyValueChunk& chunk : chunks) {
     const Values part = load(chunk.*member);
-    const std::int64_t tokens = tokens_of(shape, chunk);
-    for (std::int64_t row = 0; row < part.rows; ++row) {
-      const std::int64_t to = row / tokens * shape.key_tokens + before + row % tokens;
-      std::copy_n(part.row(row), part.columns, all.row(to));
-    }
-    before += tokens;
+    for_each_row(shape, chunk, before, [&](std::int64_t own, std::int64_t joint) {
+      std::copy_n(part.row(own), part.columns, all.row(joint));
+    });
+    before += tokens_of(shape, chunk);
   }
   return all;
 }
 
-// The rows of `all`, joined as above, that belong to the chunk behind `before` tokens.
+// The rows of `all`, joined as above, that belong to the chunk behind `before` tokens; zeros in rows of its matrices
+// that are not the chunk's.
 Values part_of(const AttentionShape& shape, const KeyValueChunk& chunk, std::int64_t before, const Values& all) {
-  const std::int64_t tokens = tokens_of(shape, chunk);
   Values part{chunk.k.rows, chunk.k.columns};
-  for (std::int64_t row = 0; row < part.rows; ++row) {
-    std::copy_n(all.row(row / tokens * shape.key_tokens + before + row % tokens), part.columns, part.row(row));
-  }
+  for_each_row(shape, chunk, before,
+               [&](std::int64_t own, std::int64_t joint) { std::copy_n(all.row(joint), part.columns, part.row(own)); });
   return part;
 }
 
-// Stores the newest chunk's gradients, its sums included, and adds those of the others to theirs.
+// Stores the newest chunk's gradients, its sums included, and adds those of the others to theirs; without a place for
+// the newest chunk's its are added too.
 void give_gradients(const AttentionShape& shape, std::span<const KeyValueChunk> chunks, const Matrix& newest,
                     Matrix KeyValueChunk::*sums, const Values& all) {
   std::int64_t before = 0;
@@ -53,7 +62,7 @@ void give_gradients(const AttentionShape& shape, std::span<const KeyValueChunk> 
     Values part = part_of(shape, chunk, before, all);
     before += tokens_of(shape, chunk);
     const Matrix sum = chunk.*sums;
-    if (&chunk != &chunks.back()) {
+    if (&chunk != &chunks.back() || !newest) {
       add_to(sum, part);
       continue;
     }
@@ -121,6 +130,60 @@ double log_of_sum_of_exponentials(const std::vector<double>& scores) {
   return largest + std::log(sum);
 }
 
+// A gradient, or with dk and dv empty a part of one.
+struct GradientCall {
+  const AttentionShape& shape;
+  Matrix dq;
+  Matrix dk;
+  Matrix dv;
+  ConstMatrix out_gradient;
+  ConstMatrix log_sum_exp;
+  ConstMatrix q;
+  std::span<const KeyValueChunk> chunks;
+};
+
+// With p = softmax(s), s = scale q.k, dp = do.v and D = do.o:  ds = p (dp - D),  dq = scale ds k,  dk = scale ds q,  dv
+// = p do. Of whatever keys there are, with the log-sum-exp and D of all: shift_of(query).
+template <class ShiftOf>
+void form_gradient(const GradientCall& call, const ShiftOf& shift_of) {
+  const AttentionShape& shape = call.shape;
+  const Values queries = load(call.q);
+  const Values keys = joined(shape, call.chunks, &KeyValueChunk::k);
+  const Values values = joined(shape, call.chunks, &KeyValueChunk::v);
+  const Values upstream = load(call.out_gradient);
+  Values query_gradient{call.q.rows, call.q.columns};
+  Values key_gradient{keys.rows, keys.columns};
+  Values value_gradient{values.rows, values.columns};
+  for_each_query(shape, [&](const Query& query) {
+    const std::vector<double> scores = scores_of(shape, query, queries, keys);
+    const double normalizer = element(call.log_sum_exp, query.head, query.row);
+    const double* gradient = upstream.row(query.row) + query.column;
+    const double shift = shift_of(query);
+    for (std::int64_t i = 0; i < query.keys; ++i) {
+      const std::int64_t key = query.first_key + i;
+      const double probability = std::exp(scores[static_cast<std::size_t>(i)] - normalizer);
+      const double slope = score_scale(shape) * probability *
+                           (dot(gradient, values.row(key) + query.key_column, shape.head_size) - shift);
+      add_scaled(query_gradient.row(query.row) + query.column, slope, keys.row(key) + query.key_column,
+                 shape.head_size);
+      add_scaled(key_gradient.row(key) + query.key_column, slope, queries.row(query.row) + query.column,
+                 shape.head_size);
+      add_scaled(value_gradient.row(key) + query.key_column, probability, gradient, shape.head_size);
+    }
+  });
+  store(call.dq, query_gradient);
+  give_gradients(shape, call.chunks, call.dk, &KeyValueChunk::k_gradient, key_gradient);
+  give_gradients(shape, call.chunks, call.dv, &KeyValueChunk::v_gradient, value_gradient);
+}
+
+// Of the heads that have a row each in `statistic`, side by side in `out`.
+std::int64_t head_size_of(std::string_view operation, const ConstMatrix& out, const ConstMatrix& statistic) {
+  require(statistic.rows > 0 && out.columns % statistic.rows == 0, "{}: {} columns are no {} heads", operation,
+          out.columns, statistic.rows);
+  expect_shape(operation, "the statistic of each head", statistic, statistic.rows, out.rows);
+  return out.columns / statistic.rows;
+}
+
 }  // namespace
 
 void ReferenceKernels::rotate(Matrix x, std::int64_t heads, std::int64_t tokens_per_sequence,
@@ -170,46 +233,80 @@ void ReferenceKernels::attention(const AttentionShape& shape, Matrix out, Matrix
   store(out, result);
 }
 
-// With p = softmax(s), s = scale q.k, dp = do.v and D = do.o:  ds = p (dp - D),  dq = scale ds k,  dk = scale ds q,  dv
-// = p do.
 void ReferenceKernels::attention_gradient(const AttentionShape& shape, Matrix dq, Matrix dk, Matrix dv,
                                           ConstMatrix out_gradient, ConstMatrix out, ConstMatrix log_sum_exp,
                                           ConstMatrix q, std::span<const KeyValueChunk> chunks) {
-  check_gradient_chunks("attention_gradient", shape, q, chunks);
+  check_gradient_chunks("attention_gradient", shape, q, chunks, NewestSums::may_be_empty);
   check("attention_gradient", shape, q, log_sum_exp);
   expect_shape("attention_gradient", "out_gradient", out_gradient, q.rows, q.columns);
   expect_shape("attention_gradient", "out", out, q.rows, q.columns);
   expect_shape("attention_gradient", "dq", dq, q.rows, q.columns);
   expect_shape("attention_gradient", "dk", dk, chunks.back().k.rows, chunks.back().k.columns);
   expect_shape("attention_gradient", "dv", dv, chunks.back().v.rows, chunks.back().v.columns);
-  const Values queries = load(q);
-  const Values keys = joined(shape, chunks, &KeyValueChunk::k);
-  const Values values = joined(shape, chunks, &KeyValueChunk::v);
   const Values upstream = load(out_gradient);
   const Values outputs = load(out);
-  Values query_gradient{q.rows, q.columns};
-  Values key_gradient{keys.rows, keys.columns};
-  Values value_gradient{values.rows, values.columns};
-  for_each_query(shape, [&](const Query& query) {
-    const std::vector<double> scores = scores_of(shape, query, queries, keys);
-    const double normalizer = element(log_sum_exp, query.head, query.row);
-    const double* gradient = upstream.row(query.row) + query.column;
-    const double shift = dot(gradient, outputs.row(query.row) + query.column, shape.head_size);
-    for (std::int64_t i = 0; i < query.keys; ++i) {
-      const std::int64_t key = query.first_key + i;
-      const double probability = std::exp(scores[static_cast<std::size_t>(i)] - normalizer);
-      const double slope = score_scale(shape) * probability *
-                           (dot(gradient, values.row(key) + query.key_column, shape.head_size) - shift);
-      add_scaled(query_gradient.row(query.row) + query.column, slope, keys.row(key) + query.key_column,
-                 shape.head_size);
-      add_scaled(key_gradient.row(key) + query.key_column, slope, queries.row(query.row) + query.column,
-                 shape.head_size);
-      add_scaled(value_gradient.row(key) + query.key_column, probability, gradient, shape.head_size);
+  const auto shift_of = [&](const Query& query) {
+    return dot(upstream.row(query.row) + query.column, outputs.row(query.row) + query.column, shape.head_size);
+  };
+  form_gradient({shape, dq, dk, dv, out_gradient, log_sum_exp, q, chunks}, shift_of);
+}
+
+void ReferenceKernels::attention_part_gradient(const AttentionShape& shape, Matrix dq, ConstMatrix out_gradient,
+                                               ConstMatrix log_sum_exp, ConstMatrix shift, ConstMatrix q,
+                                               std::span<const KeyValueChunk> chunks) {
+  check_gradient_chunks("attention_part_gradient", shape, q, chunks, NewestSums::are_needed);
+  check("attention_part_gradient", shape, q, log_sum_exp);
+  expect_shape("attention_part_gradient", "shift", shift, shape.heads, q.rows);
+  expect_shape("attention_part_gradient", "out_gradient", out_gradient, q.rows, q.columns);
+  expect_shape("attention_part_gradient", "dq", dq, q.rows, q.columns);
+  const auto shift_of = [&](const Query& query) { return element(shift, query.head, query.row); };
+  form_gradient({shape, dq, {}, {}, out_gradient, log_sum_exp, q, chunks}, shift_of);
+}
+
+void ReferenceKernels::merge_attention(Matrix out, Matrix log_sum_exp, std::span<const AttentionPart> parts) {
+  const std::int64_t size = head_size_of("merge_attention", out, log_sum_exp);
+  for (const AttentionPart& part : parts) {
+    expect_shape("merge_attention", "the out of a part", part.out, out.rows, out.columns);
+    expect_shape("merge_attention", "the log_sum_exp of a part", part.log_sum_exp, log_sum_exp.rows, out.rows);
+  }
+  Values result{out.rows, out.columns};
+  for (std::int64_t head = 0; head < log_sum_exp.rows; ++head) {
+    for (std::int64_t row = 0; row < out.rows; ++row) {
+      std::vector<double> normalizers;
+      for (const AttentionPart& part : parts) normalizers.push_back(element(part.log_sum_exp, head, row));
+      const double normalizer = log_of_sum_of_exponentials(normalizers);
+      set_element(log_sum_exp, head, row, normalizer);
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        const double weight = std::exp(normalizers[i] - normalizer);
+        for (std::int64_t column = head * size; column < (head + 1) * size; ++column) {
+          result(row, column) += weight * element(parts[i].out, row, column);
+        }
+      }
     }
-  });
-  store(dq, query_gradient);
-  give_gradients(shape, chunks, dk, &KeyValueChunk::k_gradient, key_gradient);
-  give_gradients(shape, chunks, dv, &KeyValueChunk::v_gradient, value_gradient);
+  }
+  store(out, result);
+}
+
+void ReferenceKernels::attention_shift(Matrix shift, ConstMatrix out_gradient, ConstMatrix out) {
+  const std::int64_t size = head_size_of("attention_shift", out, shift);
+  expect_shape("attention_shift", "out_gradient", out_gradient, out.rows, out.columns);
+  const Values upstream = load(out_gradient);
+  const Values outputs = load(out);
+  for (std::int64_t head = 0; head < shift.rows; ++head) {
+    for (std::int64_t row = 0; row < out.rows; ++row) {
+      set_element(shift, head, row, dot(upstream.row(row) + head * size, outputs.row(row) + head * size, size));
+    }
+  }
+}
+
+void ReferenceKernels::add_parts(Matrix out, std::span<const ConstMatrix> parts) {
+  Values sum{out.rows, out.columns};
+  for (const ConstMatrix& part : parts) {
+    expect_shape("add_parts", "a part", part, out.rows, out.columns);
+    const Values values = load(part);
+    for (std::size_t i = 0; i < sum.items.size(); ++i) sum.items[i] += values.items[i];
+  }
+  store(out, sum);
 }
 
 }  // namespace penstock::reference

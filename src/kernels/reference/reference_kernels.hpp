@@ -42,6 +42,12 @@ class ReferenceKernels final : public Kernels {
   void attention_gradient(const AttentionShape& shape, Matrix dq, Matrix dk, Matrix dv, ConstMatrix out_gradient,
                           ConstMatrix out, ConstMatrix log_sum_exp, ConstMatrix q,
                           std::span<const KeyValueChunk> chunks) override;
+  void merge_attention(Matrix out, Matrix log_sum_exp, std::span<const AttentionPart> parts) override;
+  void attention_shift(Matrix shift, ConstMatrix out_gradient, ConstMatrix out) override;
+  void attention_part_gradient(const AttentionShape& shape, Matrix dq, ConstMatrix out_gradient,
+                               ConstMatrix log_sum_exp, ConstMatrix shift, ConstMatrix q,
+                               std::span<const KeyValueChunk> chunks) override;
+  void add_parts(Matrix out, std::span<const ConstMatrix> parts) override;
 
   void add(Matrix out, ConstMatrix a, ConstMatrix b) override;
   void swiglu(Matrix out, ConstMatrix gate, ConstMatrix up) override;
