@@ -35,6 +35,7 @@ CostShape cost_shape(const Deck& deck) {
   shape.data = deck.parallel.data;
   shape.neighbours = deck.parallel.neighbours;
   shape.exchange = deck.schedule.exchange;
+  shape.exchange_grain = deck.schedule.exchange_grain;
   shape.vocabulary_parallel = deck.schedule.vocabulary_parallel;
   shape.offload_ratio = deck.memory.offload_activations;
   shape.optimizer = deck.memory.optimizer;

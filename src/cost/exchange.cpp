@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/exchange.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
-#include <numeric>
 
 namespace penstock {
 namespace {
@@ -31,42 +28,27 @@ std::size_t slot_of(const LockstepUnit& unit) {
   return static_cast<std::size_t>((place_of(unit) + unit.rank) % places(unit));
 }
 
-void share_in_pairs(const std::vector<double>& lengths, std::vector<BalancedAttention>& out) {
-  std::vector<std::size_t> order(lengths.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return lengths[a] < lengths[b]; });
-  const std::size_t first = out.size();
-  out.resize(first + lengths.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const double own = lengths[order[i]];
-    const double received = std::trunc((lengths[order[order.size() - 1 - i]] - own) / 2);
-    out[first + order[i]] = {own + received, std::abs(received)};
+/// What each rank of a slot attends to and moves after the exchange.
+void append_slot(const ExchangeRule& rule, const SlotSlices& slices, std::vector<BalancedAttention>& out) {
+  PerRank<BalancedAttention> balanced{slices.size()};
+  for (const Rank rank : all<Rank>(slices.size())) balanced[rank].length = attention_halves(*slices[rank]) / 2.0;
+  for (const ChunkShare& share : share_attention(rule, slices)) {
+    const double moved = (share.end - share.begin) / 2.0;
+    balanced[share.owner].length -= moved;
+    balanced[share.helper].length += moved;
+    balanced[share.owner].exchanged += moved;
+    balanced[share.helper].exchanged += moved;
   }
-}
-
-void share_among_all(const std::vector<double>& lengths, std::vector<BalancedAttention>& out) {
-  const double mean = std::accumulate(lengths.begin(), lengths.end(), 0.0) / static_cast<double>(lengths.size());
-  for (const double own : lengths) out.push_back({mean, std::abs(mean - own)});
+  out.insert(out.end(), balanced.begin(), balanced.end());
 }
 
 }  // namespace
 
-BalancedLockstep::BalancedLockstep(Exchange exchange, const LockstepUnit& shape) {
+BalancedLockstep::BalancedLockstep(const ExchangeRule& rule, const LockstepUnit& shape) {
   for (std::int32_t slot = 0; slot < places(shape); ++slot) {
-    std::vector<double> lengths;
-    lengths.reserve(static_cast<std::size_t>(shape.ranks));
-    for (std::int32_t rank = 0; rank < shape.ranks; ++rank) lengths.push_back(slice_at(shape, slot - rank) + 0.5);
-    switch (exchange) {
-      case Exchange::none:
-        for (const double own : lengths) by_slot_and_rank_.push_back({own, 0});
-        break;
-      case Exchange::pairwise:
-        share_in_pairs(lengths, by_slot_and_rank_);
-        break;
-      case Exchange::global:
-        share_among_all(lengths, by_slot_and_rank_);
-        break;
-    }
+    SlotSlices slices{shape.ranks};
+    for (const Rank rank : all<Rank>(shape.ranks)) slices[rank] = Slice{slice_at(shape, slot - rank.value())};
+    append_slot(rule, slices, by_slot_and_rank_);
   }
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SlimPipe's attention context exchange: in a lockstep slot each rank works on another slice, with more or fewer keys
-// behind it, and ranks share the difference.
+// What SlimPipe's attention context exchange (schedule/attention_exchange) makes of the attention of each rank, in the
+// middle of a step.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "cost/shape.hpp"
+#include "schedule/attention_exchange.hpp"
 
 namespace penstock {
 
@@ -33,7 +33,7 @@ struct BalancedAttention {
 class BalancedLockstep {
  public:
   /// @param shape ranks, virtual stages and slices; the rest does not matter
-  BalancedLockstep(Exchange exchange, const LockstepUnit& shape);
+  BalancedLockstep(const ExchangeRule& rule, const LockstepUnit& shape);
 
   /// @pre the unit has the shape's ranks, virtual stages and slices
   BalancedAttention of(const LockstepUnit& unit) const;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/describe.hpp"
 #include "base/index.hpp"
@@ -60,6 +61,7 @@ struct CostShape {
   Neighbours neighbours = Neighbours::pipeline;
 
   Exchange exchange = Exchange::none;
+  std::optional<ExchangeGrain> exchange_grain;
   bool vocabulary_parallel = false;  ///< head, loss and embedding are shared by all ranks, slice by slice
   double offload_ratio = 0;          ///< share of the activations that OFFLOAD_A moves
   /// Of the optimizer's states, where its step runs. Host: gradients go there, parameters come back.

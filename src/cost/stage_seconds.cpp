@@ -22,7 +22,8 @@ Seconds scaled(Seconds seconds, double factor) {
 StageSeconds::StageSeconds(const CostShape& shape, const HardwareOptions& hardware, const Links& links)
     : shape_{shape}, hardware_{hardware}, links_{links}, selective_{seconds_of(selective_work(shape))} {
   const double share = shape.vocabulary_share();
-  if (shape.exchange != Exchange::none) lockstep_.emplace(shape.exchange, unit_of(Stage{0}, Slice{0}));
+  const ExchangeRule rule = exchange_rule(shape.exchange, shape.exchange_grain);
+  if (rule.shares()) lockstep_.emplace(rule, unit_of(Stage{0}, Slice{0}));
   for (const WorkPart part : all_parts) {
     layer_[place(part)] = seconds_of(layer_work(shape, part));
     embedding_[place(part)] = seconds_of(embedding_work(shape, part, share));

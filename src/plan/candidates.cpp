@@ -190,6 +190,7 @@ class Enumeration {
     run_.cost.vocabulary_parallel = is_lockstep && request_.base.cost.vocabulary_parallel;
     for (const Exchange exchange : or_else(request_.search.exchange, {request_.base.cost.exchange})) {
       run_.cost.exchange = is_lockstep ? exchange : Exchange::none;
+      run_.schedule.exchange = run_.cost.exchange;
       found_.push_back(run_);
       if (!is_lockstep) return;
     }

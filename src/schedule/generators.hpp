@@ -26,6 +26,7 @@ struct GeneratorOptions {
   std::int32_t backward_virtual = 1;  ///< backward stages of each rank, likewise
   std::optional<std::int32_t> forward_stages;   ///< of all ranks, in place of forward_virtual
   std::optional<std::int32_t> backward_stages;  ///< of all ranks, in place of backward_virtual
+  ExchangeRule exchange;                        ///< slimpipe
   bool early_recompute = false;  ///< R need not wait for the output's gradient (mobius, spipe; the others never wait)
 };
 

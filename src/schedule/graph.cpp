@@ -5,6 +5,7 @@
 #include <array>
 #include <numeric>
 
+#include "schedule/lockstep.hpp"
 #include "schedule/semantics.hpp"
 
 namespace penstock {
@@ -30,6 +31,15 @@ class DependenceGraph::Builder {
     });
   }
 
+  /// Before any edge is added.
+  void add_gates() {
+    const Lockstep lockstep{index_.schedule()};
+    gate_of_.assign(graph_.representative_.size(), -1);
+    for (const LockstepSlot& slot : lockstep.slots()) {
+      for (const auto& group : groups_of(slot)) add_gate(group);
+    }
+  }
+
   void add_edges() {
     edges_.reserve(graph_.representative_.size() * 3);  // the lane and up to two needs, mostly
     Rank current{-1};
@@ -46,13 +56,14 @@ class DependenceGraph::Builder {
   }
 
   void add(std::int32_t from, std::int32_t to, EdgeKind kind) {
-    edges_.push_back({representative(from), {representative(to), kind}});
+    const std::int32_t gate = gate_of_[static_cast<std::size_t>(to)];
+    edges_.push_back({representative(from), {gate < 0 ? representative(to) : gate, kind}});
   }
 
   /// Sorts the edges by their origin, keeping their order otherwise.
   void store() {
     auto& first = graph_.first_edge_;
-    first.assign(graph_.representative_.size() + 1, 0);
+    first.assign(graph_.representative_.size() + static_cast<std::size_t>(gates_) + 1, 0);
     for (const Edge& edge : edges_) ++first[static_cast<std::size_t>(edge.from) + 1];
     for (std::size_t node = 1; node < first.size(); ++node) first[node] += first[node - 1];
     graph_.successors_.resize(edges_.size());
@@ -107,6 +118,15 @@ class DependenceGraph::Builder {
     last = {node.rank, number};
   }
 
+  void add_gate(const std::vector<SlotMember>& group) {
+    const auto gate = static_cast<std::int32_t>(graph_.representative_.size()) + gates_++;
+    for (const SlotMember& member : group) {
+      const std::int32_t node = graph_.node_of(member.rank, member.position);
+      gate_of_[static_cast<std::size_t>(node)] = gate;
+      edges_.push_back({gate, {node, EdgeKind::together}});
+    }
+  }
+
   /// What the rank listed last on a channel: by the other rank, the direction and the kind.
   Last& last_of(Rank rank, const Channel& channel) {
     const bool sends = channel.from == rank;
@@ -121,12 +141,15 @@ class DependenceGraph::Builder {
   std::vector<ActionOnRank> needs_;
   std::array<std::int32_t, lane_count> last_of_lane_{};
   std::vector<Last> last_of_channel_;  // of the rank that is being walked, or older
+  std::vector<std::int32_t> gate_of_;  // by node; -1: none
+  std::int32_t gates_ = 0;
 };
 
 DependenceGraph::DependenceGraph(const ScheduleIndex& index, const std::vector<MemoryEdge>& memory_edges)
     : index_{&index} {
   Builder builder{*this, index};
   builder.number_nodes();
+  builder.add_gates();
   builder.add_edges();
   for (const MemoryEdge& edge : memory_edges) {
     builder.add(node_of(edge.rank, edge.before), node_of(edge.rank, edge.after), EdgeKind::memory);

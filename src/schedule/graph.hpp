@@ -23,9 +23,10 @@ struct MemoryEdge {
 
 /// Why one node waits for another.
 enum class EdgeKind : std::uint8_t {
-  lane,   ///< it stands later on the same lane or channel
-  need,   ///< semantics
-  memory  ///< it takes memory that the other frees
+  lane,     ///< it stands later on the same lane or channel
+  need,     ///< semantics
+  memory,   ///< it takes memory that the other frees
+  together  ///< a gate's: it starts with the others behind the gate
 };
 
 struct Successor {
@@ -35,17 +36,25 @@ struct Successor {
 
 /// What waits for what, over all ranks. Its nodes are the actions of the lists, a send and its receive merged into one:
 /// so whatever the buffering of messages is, the lists can run to their end exactly if the graph has no cycle.
+///
+/// Actions that exchange attention (schedule/lockstep) have a gate in common, a node that stands for no action and
+/// takes no time: what each of them waits for leads to the gate, and the gate to all of them. None gets on before all
+/// have started.
 class DependenceGraph {
  public:
   /// `index` must outlive the graph.
   explicit DependenceGraph(const ScheduleIndex& index, const std::vector<MemoryEdge>& memory_edges = {});
 
-  /// Nodes are numbered from 0, ranks ascending, list positions ascending; a receive's own number stays unused.
-  std::int32_t size() const { return static_cast<std::int32_t>(representative_.size()); }
+  /// Nodes are numbered from 0, ranks ascending, list positions ascending; a receive's own number stays unused. Gates
+  /// follow.
+  std::int32_t size() const { return static_cast<std::int32_t>(first_edge_.size()) - 1; }
   std::int32_t node_of(Rank rank, std::int32_t position) const;
-  /// Whether the node stands for an action: all but receives that have their send.
-  bool is_node(std::int32_t node) const { return representative_[static_cast<std::size_t>(node)] == node; }
-  /// The action; of a message its send.
+  /// Whether the node stands for an action: all but receives that have their send, and gates.
+  bool is_node(std::int32_t node) const {
+    return !is_gate(node) && representative_[static_cast<std::size_t>(node)] == node;
+  }
+  bool is_gate(std::int32_t node) const { return static_cast<std::size_t>(node) >= representative_.size(); }
+  /// The action; of a message its send. @pre not a gate, for this and what follows
   ActionOnRank action_of(std::int32_t node) const;
   Rank rank_of(std::int32_t node) const { return Rank{rank_of_[static_cast<std::size_t>(node)]}; }
   std::int32_t position_of(std::int32_t node) const;
@@ -60,7 +69,7 @@ class DependenceGraph {
 
   const ScheduleIndex* index_;
   std::vector<std::int32_t> first_of_rank_;  // [ranks + 1]
-  std::vector<std::int32_t> rank_of_;        // [nodes]
+  std::vector<std::int32_t> rank_of_;        // [actions]
   std::vector<std::int32_t> representative_;
   std::vector<std::int32_t> first_edge_;  // [nodes + 1]
   std::vector<Successor> successors_;

@@ -156,6 +156,7 @@ GeneratorOptions generator_options(const ScheduleOptions& schedule, std::int32_t
           .backward_virtual = schedule.backward_virtual,
           .forward_stages = schedule.forward_stages,
           .backward_stages = schedule.backward_stages,
+          .exchange = exchange_rule(schedule.exchange, schedule.exchange_grain),
           .early_recompute = schedule.early_recompute};
 }
 

@@ -117,6 +117,7 @@ struct ScheduleOptions {
   WeightGrain weight_grain = WeightGrain::whole;  ///< of placed weight gradients
   WeightQueue weight_queue = WeightQueue::fixed;  ///< likewise
   Exchange exchange = Exchange::none;             ///< slimpipe
+  std::optional<ExchangeGrain> exchange_grain;    ///< of what is shared
   bool vocabulary_parallel = false;               ///< slimpipe: all ranks share head, loss and embedding
   std::optional<std::string> file;                ///< a hand-written schedule in place of a kind
 
@@ -187,8 +188,12 @@ void describe(Visitor& visit, ScheduleOptions& options) {
                  "dynamic: when the rank does wait, at the latest when memory or the end of the step asks for it"});
   visit("exchange", options.exchange,
         {.help = "slimpipe: who attends to the keys of a slice; none: the rank of the slice; pairwise: the ranks with "
-                 "the most and the fewest keys share theirs, and so on inwards; global: all ranks share all. simulate "
-                 "and plan alone"});
+                 "the most and the fewest keys share theirs, and so on inwards; global: all ranks share all"});
+  visit(
+      "exchange_grain", options.exchange_grain,
+      {.help = "what of a slice's keys and values exchange hands on at once; chunk: all; half: the first or the second "
+               "half of its tokens, so that all ranks can be equal",
+       .when_absent = "half with exchange: global, chunk with pairwise, as published"});
   visit("vocabulary_parallel", options.vocabulary_parallel,
         {.help = "slimpipe: each rank has its share of the vocabulary's head, loss and embedding. simulate and plan "
                  "alone"});

@@ -9,6 +9,7 @@
 
 #include "base/index.hpp"
 #include "schedule/action.hpp"
+#include "schedule/attention_exchange.hpp"
 
 namespace penstock {
 
@@ -48,6 +49,8 @@ struct Schedule {
   PerStage<bool> recompute;      ///< stages whose forward keeps its input only; R fills the rest again
   /// By backward stage, into how many parts a W may be cut (schedule/weight_parts); 1, or no entry: only whole ones.
   PerStage<std::uint8_t> weight_parts;
+  /// Ranks in lockstep share their attention: F, B and I of a slot run together (schedule/lockstep).
+  ExchangeRule exchange;
   PerRank<std::vector<Action>> actions;
 
   Stage last_stage() const { return Stage{shape.stages - 1}; }

@@ -207,8 +207,11 @@ void add_svpp_faults(const GeneratorOptions& options, std::vector<KindFault>& fa
 
 Schedule slimpipe(const GeneratorOptions& options) {
   check_options(ScheduleKind::slimpipe, options);
-  return in_turn("slimpipe", options, options.pipeline,
-                 [&](Rank rank) { return options.slices * options.virtual_stages + 2 * ranks_behind(options, rank); });
+  Schedule schedule = in_turn("slimpipe", options, options.pipeline, [&](Rank rank) {
+    return options.slices * options.virtual_stages + 2 * ranks_behind(options, rank);
+  });
+  schedule.exchange = options.exchange;
+  return schedule;
 }
 
 void add_slimpipe_faults(const GeneratorOptions& options, std::vector<KindFault>& faults) {

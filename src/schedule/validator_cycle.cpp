@@ -3,6 +3,8 @@
 // V5: what waits for itself, shown as one shortest cycle.
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "schedule/semantics.hpp"
@@ -100,7 +102,7 @@ class ShortestCycle {
     }
   }
 
-  /// The kind of edge that says most: a need, then memory, then the lane.
+  /// The kind of edge that says most: a need, then memory, then the lane. A gate's have one kind.
   EdgeKind edge_between(std::int32_t from, std::int32_t to) const {
     EdgeKind kind = EdgeKind::lane;
     for (const Successor& successor : graph_.successors(from)) {
@@ -137,6 +139,7 @@ class CycleText {
 
  private:
   std::string name(std::int32_t node) const {
+    if (graph_.is_gate(node)) return gate_name(node);
     const ActionOnRank action = graph_.action_of(node);
     std::string text = fmt::format("rank {}'s `{}` (action {})", action.rank, findings_.text(action.action),
                                    graph_.position_of(node) + 1);
@@ -145,17 +148,29 @@ class CycleText {
     return fmt::format("{} with rank {}'s `{}`", text, receive->rank, findings_.text(receive->action));
   }
 
+  std::string gate_name(std::int32_t gate) const {
+    std::string text = "the exchange of attention between";
+    std::string_view before = " ";
+    for (const Successor& member : graph_.successors(gate)) {
+      text += std::string{std::exchange(before, ", ")} + name(member.node);
+    }
+    return text;
+  }
+
   std::string verb(EdgeKind kind, std::int32_t later) const {
     switch (kind) {
       case EdgeKind::lane: {
+        if (graph_.is_gate(later)) return "has one that stands on its compute lane behind";
         const Lane lane = lane_of(graph_.action_of(later).action.op);
         const bool is_message = lane == Lane::send || lane == Lane::receive;
         return fmt::format("stands on its {} behind", is_message ? "channel" : fmt::format("{} lane", name_of(lane)));
       }
       case EdgeKind::need:
-        return "needs";
+        return graph_.is_gate(later) ? "has one that needs" : "needs";
       case EdgeKind::memory:
-        return "takes memory that is freed by";
+        return graph_.is_gate(later) ? "has one that takes memory that is freed by" : "takes memory that is freed by";
+      case EdgeKind::together:
+        return "takes part in";
     }
     return "waits for";
   }
@@ -172,8 +187,10 @@ void check_cycles(const ScheduleIndex& index, const std::vector<MemoryEdge>& mem
   ShortestCycle search{graph};
   const auto cycle = search.find();
   if (cycle.empty()) return;
-  const ActionOnRank first = graph.action_of(cycle.front().node);
-  findings.add(Rule::cycle, Placed{first.rank, graph.position_of(cycle.front().node), first.action},
+  // Between two gates of a cycle there is an action.
+  const std::int32_t shown = graph.is_gate(cycle.front().node) ? cycle[1].node : cycle.front().node;
+  const ActionOnRank first = graph.action_of(shown);
+  findings.add(Rule::cycle, Placed{first.rank, graph.position_of(shown), first.action},
                "waits for itself, so the schedule would never end; {} cycle of {} waits is:{}",
                search.was_cut_short() ? "a" : "a shortest", cycle.size(),
                CycleText{graph, index.schedule(), findings}.of(cycle));

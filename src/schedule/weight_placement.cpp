@@ -29,18 +29,20 @@ Schedule without_weight_gradients(const Schedule& schedule) {
   return result;
 }
 
-/// The nodes, each behind all that it waits for; empty if the graph has a cycle.
+/// The nodes and gates, each behind all that it waits for; empty if the graph has a cycle.
 std::optional<std::vector<std::int32_t>> in_order(const DependenceGraph& graph) {
   // If all last as long, what waits for another starts later than that one.
   const auto starts = earliest_starts(graph, [](std::int32_t) { return Seconds{1}; });
   if (!starts) return std::nullopt;
   std::vector<std::int32_t> nodes;
   for (std::int32_t node = 0; node < graph.size(); ++node) {
-    if (graph.is_node(node)) nodes.push_back(node);
+    if (graph.is_node(node) || graph.is_gate(node)) nodes.push_back(node);
   }
-  std::stable_sort(nodes.begin(), nodes.end(), [&](std::int32_t a, std::int32_t b) {
-    return (*starts)[static_cast<std::size_t>(a)] < (*starts)[static_cast<std::size_t>(b)];
-  });
+  // A gate takes no time: it goes before what starts with it.
+  const auto key = [&](std::int32_t node) {
+    return std::pair{(*starts)[static_cast<std::size_t>(node)], graph.is_node(node)};
+  };
+  std::stable_sort(nodes.begin(), nodes.end(), [&](std::int32_t a, std::int32_t b) { return key(a) < key(b); });
   return nodes;
 }
 
@@ -103,11 +105,7 @@ class Filling {
   /// Takes the nodes in `order`.
   void run(const std::vector<std::int32_t>& order) {
     for (const std::int32_t node : order) {
-      const ActionOnRank action = graph_.action_of(node);
-      const Seconds ready = ready_[static_cast<std::size_t>(node)];
-      if (lane_of(action.action.op) == Lane::compute) fill_gap(action, ready);
-      const Seconds end =
-          lane_of(action.action.op) == Lane::compute ? append(action, ready) : ready + durations_(action);
+      const Seconds end = graph_.is_gate(node) ? ready_[static_cast<std::size_t>(node)] : end_of(node);
       for (const Successor& successor : graph_.successors(node)) {
         auto& start = ready_[static_cast<std::size_t>(successor.node)];
         start = std::max(start, end);
@@ -133,6 +131,15 @@ class Filling {
     Seconds free;             // when the last action of the list ends
     Bytes in_use;
   };
+
+  /// Runs an action behind the Ws that fill the gap before it.
+  Seconds end_of(std::int32_t node) {
+    const ActionOnRank action = graph_.action_of(node);
+    const Seconds ready = ready_[static_cast<std::size_t>(node)];
+    if (lane_of(action.action.op) != Lane::compute) return ready + durations_(action);
+    fill_gap(action, ready);
+    return append(action, ready);
+  }
 
   /// Puts Ws before `next`, whose inputs are there at `ready`.
   void fill_gap(const ActionOnRank& next, Seconds ready) {

@@ -2,7 +2,7 @@
 #include "cost/exchange.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <optional>
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 /// Sum over the slots of a sequence of the longest attention, by the sum of the means: 1 is perfect balance.
 double imbalance(Exchange exchange, std::int32_t ranks, std::int32_t slices) {
-  const BalancedLockstep lockstep{exchange, {.ranks = ranks, .slices = slices}};
+  const BalancedLockstep lockstep{exchange_rule(exchange, std::nullopt), {.ranks = ranks, .slices = slices}};
   double longest = 0;
   double mean = 0;
   for (std::int32_t slot = 0; slot < slices; ++slot) {
@@ -43,7 +43,7 @@ TEST(AttentionExchange, HasTheImbalanceOfTheEnumeratedRule) {
 
 /// Mean slices of keys and values that a rank exchanges.
 double mean_exchanged(std::int32_t ranks, std::int32_t slices) {
-  const BalancedLockstep lockstep{Exchange::pairwise, {.ranks = ranks, .slices = slices}};
+  const BalancedLockstep lockstep{exchange_rule(Exchange::pairwise, std::nullopt), {.ranks = ranks, .slices = slices}};
   double sum = 0;
   for (std::int32_t slice = 0; slice < slices; ++slice) {
     for (std::int32_t rank = 0; rank < ranks; ++rank) {
@@ -65,7 +65,7 @@ TEST(AttentionExchange, MovesTheMeanVolumeOfTheEnumeratedRule) {
 
 /// The mean over all ranks of the slot in which `unit` is.
 double mean_of_slot(const LockstepUnit& unit) {
-  return BalancedLockstep{Exchange::global, unit}.of(unit).length;
+  return BalancedLockstep{exchange_rule(Exchange::global, std::nullopt), unit}.of(unit).length;
 }
 
 TEST(Lockstep, PutsRanksOneSliceApart) {
