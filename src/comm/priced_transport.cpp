@@ -25,6 +25,7 @@ Transport::Kind ready_for(Transport::Kind kind) {
       return Transport::Kind::ready_for_gradients;
     case Transport::Kind::checkpoints:
       return Transport::Kind::ready_for_checkpoints;
+    case Transport::Kind::attention:  // the priced device forms none
     case Transport::Kind::ready_for_activations:
     case Transport::Kind::ready_for_gradients:
     case Transport::Kind::ready_for_checkpoints:

@@ -20,11 +20,12 @@ class Transport {
     activations,
     gradients,
     checkpoints,
+    attention,              ///< between ranks that share the attention of a slot
     ready_for_activations,  ///< what a receiver tells the sender of a priced message (priced_transport.hpp)
     ready_for_gradients,
     ready_for_checkpoints
   };
-  static constexpr int kind_count = 6;
+  static constexpr int kind_count = 7;
   virtual ~Transport() = default;
   /// Any thread may call. Queues a send to (receive from) `peer` on the channel of `kind`, after all of `after` and in
   /// the order of calls on this channel. Returns at once; the memory must live until the event. A failed `after` fails

@@ -259,7 +259,6 @@ void check_priced(const Deck& deck, BrokenRules& broken) {
 
 template <class Refuse>
 void refuse_schedule(const ScheduleOptions& schedule, const Refuse& refuse) {
-  refuse(schedule.exchange != Exchange::none, "schedule.exchange", deck_name(schedule.exchange), "choose none");
   refuse(schedule.vocabulary_parallel, "schedule.vocabulary_parallel", true, "set false");
 }
 
@@ -341,6 +340,10 @@ std::vector<std::string> notes_on(const Deck& deck) {
   if (deck.model.family == Family::llama && deck.model.positions) {
     notes.push_back(fmt::format("model.positions {} is not used with family llama, whose positions are rotary",
                                 *deck.model.positions));
+  }
+  if (deck.schedule.exchange_grain && deck.schedule.exchange == Exchange::none) {
+    notes.push_back(fmt::format("schedule.exchange_grain {} is not used with exchange none",
+                                deck_name(*deck.schedule.exchange_grain)));
   }
   if (deck.schedule.file && deck.schedule.virtual_stages > 1) {
     notes.push_back("schedule.virtual is not used: schedule.file says which rank runs which stage");

@@ -2,6 +2,7 @@
 #include "execute/compute_work.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/error.hpp"
@@ -34,6 +35,14 @@ ComputeWork::ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& ker
       losses_(static_cast<std::size_t>(planned.schedule.shape.micro_batches * planned.schedule.shape.slices), 0.0) {
   if (planned.schedule.backward) backward_math_ = Maths{maths_of(planned, rank, Pass::backward)};
   check_sizes(rank);
+}
+
+void ComputeWork::share_attention(Rank rank, Transport& transport) {
+  std::int64_t layers = std::numeric_limits<std::int64_t>::max();
+  for (const StageShape& stage : planned_->stages) {
+    layers = std::min<std::int64_t>(layers, stage.end.value() - stage.begin.value());
+  }
+  sharing_.emplace(planned_->schedule, rank, layers, transport);
 }
 
 void ComputeWork::check_sizes(Rank rank) const {
@@ -164,6 +173,7 @@ std::size_t ComputeWork::index_of(const Action& action) const {
 
 StageBuffers ComputeWork::of_slice(const Action& action, const StageBuffers& buffers) const {
   auto own = buffers;
+  if (sharing_) own.partners = sharing_->partners_of(action);
   const StageShape& shape = math(pass_of(action.op), action.stage).shape();
   if (buffers.tokens == nullptr || !(shape.first || shape.last)) return own;
   const TokenBlocks blocks = planned_->tokens_of(action.stage);

@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/index.hpp"
+#include "comm/transport.hpp"
+#include "execute/attention_sharing.hpp"
 #include "execute/parameter_fetch.hpp"
 #include "execute/run_plan.hpp"
 #include "execute/stage_work.hpp"
@@ -26,6 +29,8 @@ class ComputeWork : public MemoryWork {
   /// @throws Error internal if the plan gives a buffer less than the kernels use: they would write over its neighbours.
   ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& kernels, Result result,
               const ParameterFetch* parameters = nullptr);
+  /// What the actions of a schedule that exchanges attention need, before its first run.
+  void share_attention(Rank rank, Transport& transport);
 
   /// Before each run: gradients start from zero at the first backward of each stage; the gradient is that of
   /// `loss_scale` x the sum of all losses.
@@ -74,9 +79,10 @@ class ComputeWork : public MemoryWork {
   Kernels* kernels_;
   Result result_;
   const ParameterFetch* parameters_;
-  Maths math_;            // of the forward pass, mostly of both
-  Maths backward_math_;   // of a backward pass with stages of its own
-  PerStage<bool> fresh_;  // gradients not yet written in this run
+  Maths math_;                               // of the forward pass, mostly of both
+  Maths backward_math_;                      // of a backward pass with stages of its own
+  PerStage<bool> fresh_;                     // gradients not yet written in this run
+  std::optional<AttentionSharing> sharing_;  // where the schedule exchanges attention
   std::vector<double> losses_;
   double loss_scale_ = 1;
   std::int64_t wanted_position_ = 0;

@@ -43,6 +43,8 @@ class RankState {
   void publish_parameters(std::int64_t step);
   /// Runs that begin from now on read the parameters after `step` steps.
   void expect_parameters(std::int64_t step) { parameter_fetch_->expect(step); }
+  /// Between the ranks of the pipeline; null where there is one.
+  Transport* transport() { return transport_.get(); }
   Bytes peak_device_bytes() const { return arena_->peak(); }
   std::string device_description() const { return device_->description(); }
 

@@ -7,6 +7,7 @@
 #include "execute/weight_schedule.hpp"
 #include "schedule/generators.hpp"
 #include "schedule/kinds.hpp"
+#include "schedule/lockstep.hpp"
 #include "schedule/passes.hpp"
 #include "schedule/streaming.hpp"
 #include "schedule/text.hpp"
@@ -137,6 +138,15 @@ PerStage<StageShape> stage_shapes(const RunShape& shape, const Partition& partit
   return stages;
 }
 
+/// Notes what the actions of each rank share, where the schedule exchanges attention: it takes memory.
+void note_sharing(const Schedule& schedule, PerStage<StageShape>& stages) {
+  if (!schedule.exchange.shares()) return;
+  const Lockstep lockstep{schedule};
+  PerRank<SharingLimits> limits;
+  for (const Rank rank : all<Rank>(schedule.shape.ranks)) limits.push_back(lockstep.limits_of(rank));
+  for (const Stage stage : all<Stage>(stages.size())) stages[stage].sharing = limits[schedule.rank_of[stage]];
+}
+
 void size(PlannedSchedule& planned, const Kernels& kernels) {
   planned.bytes = PerStage<StageBytes>(planned.schedule.most_stages(), StageBytes{});
   for (const Pass pass : {Pass::forward, Pass::backward}) {
@@ -211,6 +221,7 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
   if (schedule.backward) {
     plan.training.backward_stages = stage_shapes(shape, plan.backward_partition, shape.micro_batch, slices);
   }
+  note_sharing(schedule, plan.training.stages);
   plan.validation.schedule = evaluation_schedule(shape, schedule, shape.micro_batches());
   plan.validation.stages = plan.training.stages;
   plan.generation.schedule = evaluation_schedule(shape, schedule, 1);

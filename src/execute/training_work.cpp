@@ -57,7 +57,11 @@ TrainingWork::TrainingWork(const Parts& parts)
     : ComputeWork{parts.plan->training, parts.rank, *parts.kernels, Result::losses, parts.parameters},
       parts_{parts},
       model_{parameters_of(parts.plan->shape.model)},
-      staging_{parts.plan->shape.replicas} {}
+      staging_{parts.plan->shape.replicas} {
+  if (!planned().schedule.exchange.shares()) return;
+  require(parts.transport != nullptr, "ranks that exchange attention were given no transport");
+  share_attention(parts.rank, *parts.transport);
+}
 
 void TrainingWork::begin_step(std::int64_t training_step, double loss_scale, Poison poison) {
   begin(loss_scale);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "comm/transport.hpp"
 #include "execute/compute_work.hpp"
 #include "kernels/workers.hpp"
 #include "optimizer/host_stage.hpp"
@@ -38,6 +39,7 @@ class TrainingWork : public ComputeWork {
     const ParameterFetch* parameters = nullptr;
     OptimizerGroups* groups = nullptr;
     UpdateRule* rule = nullptr;
+    Transport* transport = nullptr;  ///< of the pipeline's ranks; for schedules that exchange attention
   };
   explicit TrainingWork(const Parts& parts);
 

@@ -2,6 +2,7 @@
 #include "stage/block.hpp"
 
 #include "base/error.hpp"
+#include "stage/shared_attention.hpp"
 
 namespace penstock {
 namespace {
@@ -27,24 +28,18 @@ Norm ffn_norm_of(const Block& block) {
           .bias = block.parameters[Role::ffn_norm_bias]};
 }
 
-AttentionShape attention_shape_of(const Block& block) {
-  const StageShape& shape = block.shape;
-  std::int64_t keys = shape.tokens;
-  for (const KeyValueChunk& chunk : block.earlier) keys += chunk.k.rows / shape.sequences;
-  return {.sequences = shape.sequences,
-          .query_tokens = shape.tokens,
-          .key_tokens = keys,
-          .heads = shape.model.heads,
-          .kv_heads = shape.model.kv_heads,
-          .head_size = shape.model.head_size,
-          .causal = true};
+void attend(const Block& block) {
+  if (block.shared != nullptr) return share_attention_forward(block);
+  block.kernels.attention(attention_shape_of(block), block[Tensor::attention], block[Tensor::log_sum_exp],
+                          block[Tensor::query], chunks_of(block));
 }
 
-// The keys and values that the block's queries see: those of earlier slices, then its own.
-std::vector<KeyValueChunk> chunks_of(const Block& block) {
-  std::vector<KeyValueChunk> chunks = block.earlier;
-  chunks.push_back({block[Tensor::key], block[Tensor::value], block.later_key_gradient, block.later_value_gradient});
-  return chunks;
+void attend_backward(const Block& block) {
+  if (block.shared != nullptr) return share_attention_backward(block);
+  block.kernels.attention_gradient(attention_shape_of(block), block[Tensor::query_gradient],
+                                   block[Tensor::key_gradient], block[Tensor::value_gradient],
+                                   block[Tensor::attention_gradient], block[Tensor::attention],
+                                   block[Tensor::log_sum_exp], block[Tensor::query], chunks_of(block));
 }
 
 void forward_attention(const Block& block) {
@@ -53,8 +48,7 @@ void forward_attention(const Block& block) {
   product(block, Tensor::key, Tensor::attention_norm, Role::key_weight, Role::key_bias);
   product(block, Tensor::value, Tensor::attention_norm, Role::value_weight, Role::value_bias);
   block.family.rotate(block);
-  block.kernels.attention(attention_shape_of(block), block[Tensor::attention], block[Tensor::log_sum_exp],
-                          block[Tensor::query], chunks_of(block));
+  attend(block);
   product(block, Tensor::residual, Tensor::attention, Role::attention_output_weight, Role::attention_output_bias);
   block.kernels.add(block[Tensor::residual], block.input, block[Tensor::residual]);
 }
@@ -96,10 +90,7 @@ void backward_attention(const Block& block) {
   block.kernels.linear_input_gradient(block[Tensor::attention_gradient], block[Tensor::residual_gradient],
                                       block.parameters[Role::attention_output_weight], Kernels::Write::overwrite);
   product_bias_gradient(block, Role::attention_output_bias, block[Tensor::residual_gradient]);
-  block.kernels.attention_gradient(attention_shape_of(block), block[Tensor::query_gradient],
-                                   block[Tensor::key_gradient], block[Tensor::value_gradient],
-                                   block[Tensor::attention_gradient], block[Tensor::attention],
-                                   block[Tensor::log_sum_exp], block[Tensor::query], chunks_of(block));
+  attend_backward(block);
   block.family.rotate_gradient(block);
   backward_projections(block);
   block.family.norm_gradient(block.kernels, attention_norm_of(block),
@@ -111,6 +102,25 @@ void backward_attention(const Block& block) {
 }
 
 }  // namespace
+
+AttentionShape attention_shape_of(const Block& block) {
+  const StageShape& shape = block.shape;
+  std::int64_t keys = shape.tokens;
+  for (const KeyValueChunk& chunk : block.earlier) keys += chunk.k.rows / shape.sequences;
+  return {.sequences = shape.sequences,
+          .query_tokens = shape.tokens,
+          .key_tokens = keys,
+          .heads = shape.model.heads,
+          .kv_heads = shape.model.kv_heads,
+          .head_size = shape.model.head_size,
+          .causal = true};
+}
+
+std::vector<KeyValueChunk> chunks_of(const Block& block) {
+  std::vector<KeyValueChunk> chunks = block.earlier;
+  chunks.push_back({block[Tensor::key], block[Tensor::value], block.later_key_gradient, block.later_value_gradient});
+  return chunks;
+}
 
 void BlockTensors::place(const BlockSlots& slots, std::byte* base) {
   for (std::size_t i = 0; i < slots.size(); ++i) {

@@ -18,6 +18,7 @@
 namespace penstock {
 
 class FamilyMath;
+struct SharedAttention;  // stage/shared_attention.hpp
 
 /// The tensors of a block as matrices, gathered from the buffers that hold them.
 class BlockTensors {
@@ -70,9 +71,15 @@ struct Block {
   std::vector<KeyValueChunk> earlier;  ///< keys and values of the slices before
   Matrix later_key_gradient;           ///< what the slices behind gave to the block's own keys and values; empty: none
   Matrix later_value_gradient;
+  const SharedAttention* shared = nullptr;  ///< with other ranks; null: with none
 
   Matrix operator[](BlockTensor tensor) const { return tensors[tensor]; }
 };
+
+/// Of the block's queries over the keys of all its chunks.
+AttentionShape attention_shape_of(const Block& block);
+/// The keys and values that the block's queries see: those of earlier slices, then its own.
+std::vector<KeyValueChunk> chunks_of(const Block& block);
 
 void forward(const Block& block);
 /// dx from dy; adds the gradients of norms and biases, fills the operands of the weight gradients.

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "kernels/kernels.hpp"
 #include "stage/block.hpp"
 #include "stage/layout.hpp"
+#include "stage/shared_attention.hpp"
 #include "stage/stage.hpp"
 
 namespace penstock {
@@ -20,6 +22,7 @@ struct StageCall {
   const StageLayouts& layouts;  ///< of the slice
   const StageShape& shape;      ///< of the slice
   const StageBuffers& buffers;
+  std::optional<SharedAttention> shared;  ///< where the action has partners
 
   bool is_last_slice() const { return slices.is_last(buffers.slice); }
   std::int64_t first_position() const { return slices.first_position(buffers.slice); }

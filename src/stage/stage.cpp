@@ -44,8 +44,15 @@ StageCall begin_call(Kernels& kernels, const StageShape& shape, const SliceLayou
   const std::int64_t scratch = kernels.scratch_bytes(limits_of(shape)).value;
   const StageLayouts& layouts = slices.of(buffers.slice);
   require(buffers.workspace != nullptr, "stage: no workspace was given");
-  kernels.bind_scratch({buffers.workspace + layouts.workspace().value, static_cast<std::size_t>(scratch)});
-  return {kernels, slices, layouts, layouts.shape, buffers};
+  std::byte* const behind = buffers.workspace + layouts.workspace().value;
+  kernels.bind_scratch({behind, static_cast<std::size_t>(scratch)});
+  StageCall call{kernels, slices, layouts, layouts.shape, buffers, {}};
+  if (buffers.partners != nullptr) {
+    const auto bytes = static_cast<std::size_t>(sharing_bytes(shape).value);
+    std::byte* const memory = behind + round_up(scratch, buffer_alignment);
+    call.shared.emplace(SharedAttention{*buffers.partners, shape, {memory, bytes}});
+  }
+  return call;
 }
 
 }  // namespace
@@ -60,7 +67,8 @@ Block StageCall::block(std::int64_t index) const {
           .shape = shape,
           .family = family(),
           .parameters = {layouts.parameters.blocks[static_cast<std::size_t>(index)], buffers.parameters},
-          .first_position = first_position()};
+          .first_position = first_position(),
+          .shared = shared && index < shared->partners.layers ? &*shared : nullptr};
 }
 
 std::vector<KeyValueChunk> StageCall::earlier_chunks(KeptLayout StageLayouts::*layout, std::int64_t index) const {
@@ -126,7 +134,7 @@ StageBytes StageMath::bytes(const Kernels& kernels) const {
     bytes[static_cast<std::size_t>(kind)] = layout(static_cast<BufferKind>(kind)).bytes;
   }
   const std::int64_t scratch = round_up(kernels.scratch_bytes(limits_of(shape_)).value, buffer_alignment);
-  bytes[static_cast<std::size_t>(BufferKind::workspace)] += Bytes{scratch};
+  bytes[static_cast<std::size_t>(BufferKind::workspace)] += Bytes{scratch} + sharing_bytes(shape_);
   return bytes;
 }
 

@@ -15,6 +15,7 @@
 #include "memory/plan.hpp"
 #include "model/parameters.hpp"
 #include "model/spec.hpp"
+#include "schedule/lockstep.hpp"
 #include "schedule/weight_parts.hpp"
 
 namespace penstock {
@@ -36,6 +37,7 @@ struct StageShape {
   std::int64_t tokens = 1;      ///< of each sequence
   DType storage = DType::bf16;  ///< of parameters and activations; f64 for checks with the reference kernels
   std::int32_t slices = 1;      ///< that each sequence is cut into
+  SharingLimits sharing;        ///< of the rank, where its schedule exchanges attention
   /// Where a forward with Keep::nothing leaves the residual stream before a layer, for a backward pass that is cut
   /// otherwise: layers of this stage, ascending.
   std::vector<Layer> checkpoints;
@@ -65,6 +67,8 @@ struct BufferLayout {
   Bytes bytes{0};
 };
 
+struct AttentionPartners;  // stage/shared_attention.hpp
+
 /// What a call reads of an earlier slice of the same stage and micro-batch, and adds to.
 struct EarlierSlice {
   /// Its activations; in a forward with Keep::nothing its key_values.
@@ -93,6 +97,9 @@ struct StageBuffers {
   std::byte* key_value_gradients = nullptr;    ///< backward, not the last slice: A, what later slices have given
   std::vector<EarlierSlice> earlier;           ///< all slices before `slice`, ascending
   std::vector<std::byte*> checkpoints;         ///< Keep::nothing: [rows, hidden] S, of the shape's checkpoints
+
+  /// Forward and backward: with whom attention is shared; null: with nobody.
+  const AttentionPartners* partners = nullptr;
 };
 
 class SliceLayouts;  // stage/layout.hpp
@@ -105,6 +112,9 @@ class SliceLayouts;  // stage/layout.hpp
 /// Slices of a micro-batch go forward (and are recomputed) from the first to the last, each attending to the keys and
 /// values of those before it; and backward from the last to the first, each adding to the gradients of those keys and
 /// values. The first backward sets these sums to zero, and each takes what its own have become.
+///
+/// With partners a call sends and receives messages, and returns when they have done their part: those of a slot must
+/// run at one time. A recompute has none.
 class StageMath {
  public:
   explicit StageMath(const StageShape& shape);

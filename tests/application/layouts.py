@@ -66,6 +66,19 @@ SLICED_LAYOUTS = {
     "1 rank, svpp, 5 stages": (1, {"schedule.kind": "svpp", "schedule.virtual": 5}),
 }
 
+# Slices of 22 tokens shared by ranks in lockstep: another order of adding for each.
+SHARED_LAYOUTS = {
+    "2 ranks, pairwise, halves": (2, {"parallel.pipeline": 2, "schedule.exchange": "pairwise",
+                                      "schedule.exchange_grain": "half"}),
+    "2 ranks of 2 stages, global": (2, {"parallel.pipeline": 2, "schedule.virtual": 2,
+                                        "schedule.exchange": "global"}),
+    "4 ranks, pairwise": (4, {"parallel.pipeline": 4, "schedule.exchange": "pairwise"}),
+    "4 ranks, global": (4, {"parallel.pipeline": 4, "schedule.exchange": "global"}),
+    "4 ranks, global, chunks, split, recompute": (4, {"parallel.pipeline": 4, "schedule.exchange": "global",
+                                                      "schedule.exchange_grain": "chunk",
+                                                      "schedule.split_backward": True, "memory.recompute": "full"}),
+}
+
 
 class Layouts(ApplicationTest):
     def check(self, model, base=None, layouts=None):
@@ -96,6 +109,40 @@ class Layouts(ApplicationTest):
                 if of_sequences:
                     self.assertAlmostEqual(float(of_slices), float(of_sequences),
                                            delta=tolerance * float(of_sequences))
+
+    def assert_near(self, a, b, tolerance):
+        """Of all losses, and of what else metrics name."""
+        for rows in zip(a.losses(), b.losses()):
+            for one, other in zip(*rows):
+                if other:
+                    self.assertAlmostEqual(float(one), float(other), delta=tolerance * float(other))
+
+    def check_shared_attention(self, model, tolerance):
+        """The losses of ranks that share nothing but for rounding; the same bits with delays and more threads."""
+        base = merged({"model": model, "output.checkpoint_every": 3}, {**SLICED, "schedule.kind": "slimpipe"})
+        alone = self.train(1, base)
+        self.assert_finished(alone)
+        for name, (ranks, layout) in SHARED_LAYOUTS.items():
+            with self.subTest(layout=name):
+                run = self.train(ranks, merged(base, layout))
+                self.assert_finished(run)
+                self.assert_near(run, alone, tolerance)
+                for rank in run.summary()["ranks"]:
+                    self.assertEqual(rank["peak_device_bytes"], rank["planned_device_bytes"])
+                again = self.train(ranks, merged(merged(base, layout),
+                                                 {"testing.delays": {"seed": 5, "longest": 0.002},
+                                                  "device.threads": 2}))
+                self.assert_finished(again)
+                self.assertEqual(again.losses(), run.losses())
+                weights = run.weights()
+                others = again.weights()
+                self.assertEqual([k for k in weights if weights[k] != others[k]], [])
+
+    def test_shared_attention_of_llama_in_bf16(self):
+        self.check_shared_attention({"precision": "bf16"}, 1e-2)
+
+    def test_shared_attention_of_gpt2_in_fp32(self):
+        self.check_shared_attention({"family": "gpt2", "kv_heads": 4}, 1e-5)
 
     def test_llama_in_fp32(self):
         self.check({})

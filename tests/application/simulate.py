@@ -96,10 +96,10 @@ class Simulate(ApplicationTest):
                 self.assertIn(reason, done.stdout)
 
     def test_train_names_all_that_is_for_simulation_alone(self):
-        run = self.train(1, {"schedule": {"kind": "slimpipe", "slices": 2, "exchange": "global"},
+        run = self.train(1, {"schedule": {"kind": "slimpipe", "slices": 2, "vocabulary_parallel": True},
                              "memory": {"optimizer": "device", "offload_activations": 0.5}})
         self.assertEqual(run.code, 2, run.output)
-        for key in ("schedule.exchange", "memory.optimizer", "memory.offload_activations"):
+        for key in ("schedule.vocabulary_parallel", "memory.optimizer", "memory.offload_activations"):
             self.assertIn(key, run.output)
 
     def test_a_run_compares_with_its_simulation(self):

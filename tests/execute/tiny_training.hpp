@@ -57,7 +57,7 @@ struct TinyTraining {
         state{plan, ranks, {DeviceKind::host, threads}, delays},
         rule{optimizer(non_finite), 10},
         work{{&plan, state.place().coordinate, &state.kernels(), &state.cpu_workers(), &state.stages(),
-              &state.parameter_fetch(), &state.groups(), &rule}},
+              &state.parameter_fetch(), &state.groups(), &rule, state.transport()}},
         executor{plan.training.schedule, plan.training.ranks[state.place().coordinate], state.resources(work)} {
     for (auto& stage : state.stages()) {
       if (!stage) continue;

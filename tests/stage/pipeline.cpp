@@ -107,16 +107,18 @@ Pipeline::Pipeline(const PipelineShape& shape, Kernels& kernels) : shape_{shape}
   const std::size_t count = std::max<std::size_t>(1, shape.layers_per_stage.size());
   for (std::size_t stage = 0; stage < count; ++stage) {
     const auto end = static_cast<std::int32_t>(begin + layer_count(stage));
-    stages_.push_back(std::make_unique<OneStage>(StageShape{.model = shape.model,
-                                                            .begin = Layer{begin},
-                                                            .end = Layer{end},
-                                                            .first = stage == 0,
-                                                            .last = stage + 1 == count,
-                                                            .sequences = shape.sequences,
-                                                            .tokens = shape.tokens,
-                                                            .storage = shape.storage,
-                                                            .slices = shape.slices},
-                                                 kernels));
+    stages_.push_back(std::make_unique<OneStage>(
+        StageShape{.model = shape.model,
+                   .begin = Layer{begin},
+                   .end = Layer{end},
+                   .first = stage == 0,
+                   .last = stage + 1 == count,
+                   .sequences = shape.sequences,
+                   .tokens = shape.tokens,
+                   .storage = shape.storage,
+                   .slices = shape.slices,
+                   .sharing = shape.sharing.empty() ? SharingLimits{} : shape.sharing[stage]},
+        kernels));
     begin = end;
   }
   std::int64_t number = 0;

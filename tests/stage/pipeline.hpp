@@ -53,6 +53,7 @@ struct PipelineShape {
   DType storage = DType::f64;
   std::vector<std::int32_t> layers_per_stage;  ///< empty: one stage
   std::int32_t slices = 1;
+  std::vector<SharingLimits> sharing;  ///< by stage; empty: attention is shared with nobody
 };
 
 /// Small models of both families whose sizes are no multiples of each other or of a vector's width.

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ranks in lockstep that share their attention: the loss and every gradient are those of ranks that share nothing.
+#include "stage/shared_attention.hpp"
+
+#include <array>
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "pipeline.hpp"
+#include "schedule/sliced_generators.hpp"
+#include "support/tensor_near.hpp"
+
+namespace penstock::test {
+namespace {
+
+constexpr double loss_scale = 0.125;
+
+/// Messages between threads, each of which is a rank.
+class Mail {
+ public:
+  using Route = std::pair<Rank, Rank>;  // from, to
+
+  void post(Route route, std::span<const std::byte> data) {
+    const std::lock_guard lock{mutex_};
+    letters_[route].emplace_back(data.begin(), data.end());
+    ++posted_;
+    changed_.notify_all();
+  }
+  void take(Route route, std::span<std::byte> data) {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return !letters_[route].empty(); });
+    const auto letter = std::move(letters_[route].front());
+    letters_[route].pop_front();
+    ASSERT_EQ(letter.size(), data.size());
+    std::copy(letter.begin(), letter.end(), data.begin());
+  }
+  bool is_empty() const {
+    return std::all_of(letters_.begin(), letters_.end(), [](const auto& route) { return route.second.empty(); });
+  }
+  std::int64_t posted() const { return posted_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<Route, std::deque<std::vector<std::byte>>> letters_;
+  std::int64_t posted_ = 0;
+};
+
+class RankMessages : public AttentionMessages {
+ public:
+  RankMessages(Mail& mail, Rank rank) : mail_{mail}, rank_{rank} {}
+  void send(Rank to, std::span<const std::byte> data) override { mail_.post({rank_, to}, data); }
+  void receive(Rank from, std::span<std::byte> data) override { awaited_[from].push_back(data); }
+  void wait_for(Rank from) override {
+    for (const auto data : std::exchange(awaited_[from], {})) mail_.take({from, rank_}, data);
+  }
+  void wait_for_sends() override {}
+
+ private:
+  Mail& mail_;
+  Rank rank_;
+  std::map<Rank, std::vector<std::span<std::byte>>> awaited_;
+};
+
+struct SharingCase {
+  std::string name;
+  ModelSpec model;
+  std::vector<std::int32_t> layers_per_stage;
+  std::int32_t ranks = 2;
+  std::int32_t slices = 4;
+  ExchangeRule rule;
+  DType storage = DType::f64;
+  KernelKind kernels = KernelKind::reference;
+};
+
+// gtest prints parameters; the name says all.
+void PrintTo(const SharingCase& value, std::ostream* stream) {
+  *stream << value.name;
+}
+
+/// A micro-batch through slimpipe's slots: each slot's actions at one time, in a thread each.
+class Ranks {
+ public:
+  Ranks(const SharingCase& of, const PipelineShape& shape)
+      : schedule_{slimpipe({.pipeline = of.ranks,
+                            .virtual_stages = static_cast<std::int32_t>(of.layers_per_stage.size()) / of.ranks,
+                            .micro_batches = 1,
+                            .slices = of.slices,
+                            .exchange = of.rule})},
+        lockstep_{schedule_},
+        layers_{*std::min_element(of.layers_per_stage.begin(), of.layers_per_stage.end())} {
+    for (std::int32_t rank = 0; rank < of.ranks; ++rank) kernels_.emplace_back(of.kernels);
+    pipeline_ = std::make_unique<Pipeline>(with_limits(shape), *kernels_.front());
+  }
+
+  double run(Backward how) {
+    how_ = how;
+    pipeline_->zero_gradients();
+    for (const LockstepSlot& slot : lockstep_.slots()) {
+      std::vector<std::thread> threads;
+      for (const SlotMember& member : slot.members) {
+        threads.emplace_back([this, &slot, &member] { act(slot, member); });
+      }
+      for (std::thread& thread : threads) thread.join();
+    }
+    EXPECT_TRUE(mail_.is_empty());
+    return loss_;
+  }
+  Gradients gradients() const { return pipeline_->gradients(); }
+  std::int64_t messages() const { return mail_.posted(); }
+
+ private:
+  PipelineShape with_limits(PipelineShape shape) const {
+    for (const Rank rank : schedule_.rank_of) shape.sharing.push_back(lockstep_.limits_of(rank));
+    return shape;
+  }
+
+  void act(const LockstepSlot& slot, const SlotMember& member) {
+    RankMessages messages{mail_, member.rank};
+    const AttentionPartners partners{shares_of(slot, member.rank), layers_, &messages};
+    const auto stage = static_cast<std::size_t>(member.action.stage.value());
+    StageBuffers buffers = pipeline_->buffers(stage, member.action.slice);
+    if (!partners.shares.empty()) buffers.partners = &partners;
+    const StageMath& math = pipeline_->math(stage);
+    Kernels& kernels = *kernels_[static_cast<std::size_t>(member.rank.value())];
+    if (member.action.op == Op::forward) {
+      double loss = 0;
+      math.forward(kernels, buffers, StageMath::Keep::activations, &loss);
+      loss_ += loss;  // of the last stage alone: one thread, slices ascending
+    } else if (how_ == Backward::whole) {
+      math.backward(kernels, buffers, loss_scale);
+    } else {
+      math.backward_input(kernels, buffers, loss_scale);
+      math.backward_weight(kernels, buffers);
+    }
+  }
+
+  Schedule schedule_;
+  Lockstep lockstep_;
+  std::int64_t layers_;
+  std::vector<KernelsUnderTest> kernels_;
+  std::unique_ptr<Pipeline> pipeline_;
+  Mail mail_;
+  Backward how_ = Backward::whole;
+  double loss_ = 0;
+};
+
+PipelineShape shape_of(const SharingCase& of, std::int32_t slices) {
+  return {.model = of.model,
+          .sequences = 3,
+          .tokens = 7,
+          .storage = of.storage,
+          .layers_per_stage = of.layers_per_stage,
+          .slices = slices};
+}
+
+double norm_of(const std::vector<double>& values) {
+  return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
+}
+
+class SharedAttention : public testing::TestWithParam<SharingCase> {
+ protected:
+  static void expect_those_of(Pipeline& alone, Ranks& ranks, Backward how, double loss_tolerance,
+                              double gradient_tolerance) {
+    const double loss = alone.run(how, Recompute::none, loss_scale);
+
+    EXPECT_NEAR(ranks.run(how), loss, loss_tolerance * loss);
+
+    EXPECT_GT(ranks.messages(), 0);
+    const Gradients expected = alone.gradients();
+    for (const auto& [name, values] : ranks.gradients()) {
+      if (name.ends_with("key/bias")) {
+        // Zero but for rounding, where no rotation shows it to softmax: measured against its neighbour.
+        const std::string query = name.substr(0, name.size() - 8) + "query/bias";
+        EXPECT_LT(norm_of(values), gradient_tolerance * norm_of(expected.at(query))) << name;
+        continue;
+      }
+      EXPECT_TENSOR_NEAR(values, expected.at(name), gradient_tolerance) << name;
+    }
+  }
+
+  /// Compares with ranks that share nothing, of as many slices and of one.
+  void expect_as_alone(double loss_tolerance, double gradient_tolerance) {
+    const KernelsUnderTest kernels{GetParam().kernels};
+    for (const std::int32_t slices : {GetParam().slices, 1}) {
+      for (const Backward how : {Backward::whole, Backward::split}) {
+        Pipeline alone{shape_of(GetParam(), slices), *kernels};
+        Ranks ranks{GetParam(), shape_of(GetParam(), GetParam().slices)};
+        expect_those_of(alone, ranks, how, loss_tolerance, gradient_tolerance);
+      }
+    }
+  }
+};
+
+std::vector<SharingCase> cases_of(DType storage, KernelKind kernels) {
+  struct Layout {
+    std::string name;
+    std::int32_t ranks;
+    std::int32_t slices;
+    std::vector<std::int32_t> layers_per_stage;
+  };
+  // Seven tokens: slices of unequal length, and some of a single token, whose second half is empty.
+  const std::vector<Layout> layouts{{"2_ranks", 2, 4, {1, 2}},
+                                    {"2_ranks_of_2_stages", 2, 4, {1, 1, 1, 1}},
+                                    {"3_ranks", 3, 6, {1, 1, 1}},
+                                    {"4_ranks", 4, 4, {1, 1, 1, 1}}};
+  const std::vector<std::pair<std::string, ExchangeRule>> rules{
+      {"pairs", {Exchange::pairwise, ExchangeGrain::chunk}},
+      {"pairs_in_halves", {Exchange::pairwise, ExchangeGrain::half}},
+      {"all", {Exchange::global, ExchangeGrain::chunk}},
+      {"all_in_halves", {Exchange::global, ExchangeGrain::half}}};
+  std::vector<SharingCase> cases;
+  for (ModelSpec model : {small_llama(), small_gpt2()}) {
+    for (const Layout& layout : layouts) {
+      model.layers = std::accumulate(layout.layers_per_stage.begin(), layout.layers_per_stage.end(), 0);
+      for (const auto& [rule_name, rule] : rules) {
+        // Two ranks of neighbouring slices differ by one chunk: in whole ones they share nothing within a sequence.
+        if (layout.ranks == 2 && rule.grain == ExchangeGrain::chunk) continue;
+        const std::string family = model.family == Family::llama ? "llama_" : "gpt2_";
+        cases.push_back({family + layout.name + "_" + rule_name, model, layout.layers_per_stage, layout.ranks,
+                         layout.slices, rule, storage, kernels});
+      }
+    }
+  }
+  return cases;
+}
+
+class SharedAttentionInDouble : public SharedAttention {};
+TEST_P(SharedAttentionInDouble, GivesTheLossAndEveryGradientOfRanksThatShareNothing) {
+  expect_as_alone(1e-12, 1e-12);
+}
+INSTANTIATE_TEST_SUITE_P(, SharedAttentionInDouble, testing::ValuesIn(cases_of(DType::f64, KernelKind::reference)),
+                         [](const auto& one) { return one.param.name; });
+
+class SharedAttentionOnTheHost : public SharedAttention {};
+TEST_P(SharedAttentionOnTheHost, GivesTheLossAndEveryGradientOfRanksThatShareNothing) {
+  expect_as_alone(1e-6, 1e-5);
+}
+INSTANTIATE_TEST_SUITE_P(, SharedAttentionOnTheHost, testing::ValuesIn(cases_of(DType::f32, KernelKind::host)),
+                         [](const auto& one) { return one.param.name; });
+
+class SharedAttentionInBits : public SharedAttention {};
+TEST_P(SharedAttentionInBits, DoesNotDependOnTheRace) {
+  Ranks first{GetParam(), shape_of(GetParam(), GetParam().slices)};
+  const double loss = first.run(Backward::whole);
+  const Gradients expected = first.gradients();
+
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    Ranks again{GetParam(), shape_of(GetParam(), GetParam().slices)};
+    EXPECT_EQ(again.run(repeat % 2 == 0 ? Backward::whole : Backward::split), loss);
+    for (const auto& [name, values] : again.gradients()) EXPECT_EQ(values, expected.at(name)) << name;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(, SharedAttentionInBits, testing::ValuesIn(cases_of(DType::bf16, KernelKind::host)),
+                         [](const auto& one) { return one.param.name; });
+
+}  // namespace
+}  // namespace penstock::test
