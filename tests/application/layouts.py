@@ -90,19 +90,6 @@ SHARED_LAYOUTS = {
                                                       "schedule.split_backward": True, "memory.recompute": "full"}),
 }
 
-# Slices of 22 tokens shared by ranks in lockstep: another order of adding for each.
-SHARED_LAYOUTS = {
-    "2 ranks, pairwise, halves": (2, {"parallel.pipeline": 2, "schedule.exchange": "pairwise",
-                                      "schedule.exchange_grain": "half"}),
-    "2 ranks of 2 stages, global": (2, {"parallel.pipeline": 2, "schedule.virtual": 2,
-                                        "schedule.exchange": "global"}),
-    "4 ranks, pairwise": (4, {"parallel.pipeline": 4, "schedule.exchange": "pairwise"}),
-    "4 ranks, global": (4, {"parallel.pipeline": 4, "schedule.exchange": "global"}),
-    "4 ranks, global, chunks, split, recompute": (4, {"parallel.pipeline": 4, "schedule.exchange": "global",
-                                                      "schedule.exchange_grain": "chunk",
-                                                      "schedule.split_backward": True, "memory.recompute": "full"}),
-}
-
 
 class Layouts(ApplicationTest):
     def check(self, model, base=None, layouts=None):
