@@ -50,14 +50,6 @@ void ComputeWork::share_attention(Rank rank, Transport& transport) {
   sharing_.emplace(planned_->schedule, rank, layers, transport);
 }
 
-void ComputeWork::share_attention(Rank rank, Transport& transport) {
-  std::int64_t layers = std::numeric_limits<std::int64_t>::max();
-  for (const StageShape& stage : planned_->stages) {
-    layers = std::min<std::int64_t>(layers, stage.end.value() - stage.begin.value());
-  }
-  sharing_.emplace(planned_->schedule, rank, layers, transport);
-}
-
 void ComputeWork::check_sizes(Rank rank) const {
   const auto& plan = planned_->ranks[rank];
   const auto needed = needed_bytes();
