@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs published schedules on the priced device, feature by feature, and compares them with the simulator.
 
-Usage: scripts/priced_figures.py mepipe|slimpipe [--penstock build/penstock] [--steps 3] [--set KEY=VALUE ...]
+Usage: scripts/priced_figures.py mepipe|slimpipe [--penstock build/penstock] [--steps 3] [--only ROW ...] [--set KEY=VALUE ...]
 
 mepipe: SVPP of Llama 2 13B on eight ranks of RTX 4090; weight gradients whole, split, placed, and in a queue.
 slimpipe: SlimPipe of Llama 13B at 128K tokens on eight ranks of eight H100; attention exchange, vocabulary sharding.
@@ -28,7 +28,7 @@ STUDIES = {
     "mepipe": {
         "deck": "input/simulate/svpp_13b_rtx4090.yaml",
         # Replicas side by side, so that the sums of gradients stay inside a node: what the planner prefers.
-        "set": ["parallel.neighbours=replicas", "schedule.split_backward=false", "device.time_scale=2"],
+        "set": ["parallel.neighbours=replicas", "schedule.split_backward=false", "device.time_scale=4"],
         "rows": {
             "whole": {},
             "split": {"weight_gradients": "split"},
@@ -83,6 +83,7 @@ def main():
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--penstock", default="build/penstock")
     parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--only", nargs="+", metavar="ROW", help="these rows of the table, beside the first")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings")
     options = parser.parse_args()
     study = STUDIES[options.study]
@@ -90,6 +91,8 @@ def main():
           f"{'cut meas.':>12}{'':>10}")
     first = None
     for name, keys in study["rows"].items():
+        if first and options.only and name not in options.only:
+            continue
         settings = study["set"] + [f"schedule.{key}={value}" for key, value in keys.items()] + options.settings
         summary, measured = run(options.penstock, study["deck"], settings, options.steps)
         simulated = summary["simulated_step_seconds"]

@@ -93,18 +93,19 @@ class Priced(ApplicationTest):
         self.assertEqual(table.count("the same"), RANKS, table)
 
     def test_weight_gradients_fill_waits_as_simulated(self):
-        # A product takes 1.7 ms, of the 20 of a unit.
+        # A layer a stage: a product takes 10 ms, of the 40 of a unit.
         ways = {
             "whole": {},
             "placed": {"weight_gradients": "placed", "weight_grain": "product"},
             "queue": {"weight_gradients": "placed", "weight_grain": "product", "weight_queue": "dynamic"},
         }
-        cuts = {}
+        steps = {}
         for name, way in ways.items():
             with self.subTest(way=name):
                 run, fastest = self.best_of_two("svpp", {
-                    "training": {"steps": 3, "sequence": 4096, "global_batch": 2, "validate_every": 0},
-                    "schedule": {"kind": "svpp", **FAMILIES["svpp"][0], **way}, "device.time_scale": 0.02})
+                    "training": {"steps": 2, "sequence": 4096, "global_batch": 2, "validate_every": 0},
+                    "schedule": {"kind": "svpp", **FAMILIES["svpp"][0], **way}, "device.time_scale": 0.04,
+                    "model.layers": 16})
                 summary = run.summary()
                 simulated = summary["simulated_step_seconds"]
                 print(f"svpp, {name:<14} simulated {simulated:.4f} s, measured {fastest:.4f} s, "
@@ -114,9 +115,9 @@ class Priced(ApplicationTest):
                 self.assertGreater(fastest, (0.95 if name == "queue" else 0.99) * simulated)
                 for rank in summary["ranks"]:
                     self.assertEqual(rank["peak_device_bytes"], rank["planned_device_bytes"])
-                cuts[name] = fastest
-        self.assertLess(cuts["placed"], 0.97 * cuts["whole"])
-        self.assertLess(cuts["queue"], 0.97 * cuts["whole"])
+                steps[name] = fastest
+        for name in ("placed", "queue"):
+            self.assertLess(steps.get(name, 0), 0.97 * steps.get("whole", 0))
 
     def test_a_late_rank_makes_the_step_later_as_simulated(self):
         # Both runs have about the same overhead: a quarter of the delay is left for the difference.
