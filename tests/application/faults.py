@@ -45,6 +45,22 @@ class Faults(ApplicationTest):
                                  str(other)], 1)
         self.assert_refused(program, 2, "rank 1", "deck hash")
 
+    def test_ranks_with_different_lists(self):
+        # The decks are the same, but the hardware beside them is not, and so neither is the place of weight gradients.
+        changes = {"parallel.pipeline": 2, "hardware": "machine.yaml", "output.directory": str(self.folder / "run"),
+                   "schedule": {"kind": "seq1f1b", "slices": 5, "weight_gradients": "placed", "weight_grain": "product"}}
+        decks = []
+        for machine in ("unit", "rtx4090"):
+            folder = self.folder / machine
+            folder.mkdir()
+            hardware = (ROOT / f"input/hardware/{machine}.yaml").read_text()
+            (folder / "machine.yaml").write_text(hardware)
+            decks.append(str(self.deck(changes, f"{machine}/deck.yaml")))
+        alike = self.penstock(["train", decks[0], ":", "-n", "1", PENSTOCK, "train", decks[0]], 1)
+        self.assert_refused(alike, 0)
+        different = self.penstock(["train", decks[0], ":", "-n", "1", PENSTOCK, "train", decks[1]], 1)
+        self.assert_refused(different, 2, "rank 1", "another schedule than rank 0")
+
     def test_a_device_that_is_too_small_is_refused_before_anything_is_allocated(self):
         for run in (self.train(2, {"parallel.pipeline": 2, "memory.device": "100 KiB"}),
                     self.penstock(["check", str(self.deck({"memory.device": "100 KiB"}))])):

@@ -49,8 +49,10 @@ RunShape run_of(const ScheduleOptions& options, std::int32_t ranks, Tied tied = 
 
 /// Kinds with as many virtual stages as eight layers on up to four ranks have.
 std::vector<ScheduleOptions> kinds() {
+  ScheduleOptions sharing = kind_of(ScheduleKind::slimpipe, 1, 4);
+  sharing.exchange = Exchange::global;
   return {kind_of(ScheduleKind::one_f_one_b, 1), kind_of(ScheduleKind::interleaved, 2),
-          kind_of(ScheduleKind::seq1f1b, 1, 3), kind_of(ScheduleKind::svpp, 2, 3)};
+          kind_of(ScheduleKind::seq1f1b, 1, 3), kind_of(ScheduleKind::svpp, 2, 3), sharing};
 }
 
 /// All ways in which the deck can have weight gradients placed.

@@ -164,8 +164,10 @@ TEST(ExchangedAttention, KeepsItsPartnersWhereWeightGradientsArePlaced) {
   const Schedule compute = exchanging(4, 1, 8, 2);
   const auto prices = [](const ActionOnRank& node) { return unit_duration(node.action.op); };
 
-  const auto findings = validate(complete(place_weight_gradients(compute, prices, 4), {}));
+  const Schedule placed = complete(place_weight_gradients(compute, prices, 4), {});
+  const auto findings = validate(placed);
 
+  EXPECT_EQ(placed.exchange, compute.exchange);
   EXPECT_THAT(findings, IsEmpty()) << texts(findings);
 }
 
