@@ -341,12 +341,11 @@ TEST(NotesOnDeck, TellWhatMaySurprise) {
   deck.schedule.virtual_stages = 2;
   deck.schedule.exchange_grain = ExchangeGrain::half;
 
-  EXPECT_THAT(notes_on(deck),
-              ElementsAre(HasSubstr("warmup 200 is longer than training.steps 100"),
-                          HasSubstr("decay_steps 101 is longer than training.steps 100"),
-                          HasSubstr("minimum 0.0001 is not used"),
-                          HasSubstr("schedule.exchange_grain half is not used with exchange none"),
-                          HasSubstr("schedule.virtual is not used")));
+  EXPECT_THAT(notes_on(deck), ElementsAre(HasSubstr("warmup 200 is longer than training.steps 100"),
+                                          HasSubstr("decay_steps 101 is longer than training.steps 100"),
+                                          HasSubstr("minimum 0.0001 is not used"),
+                                          HasSubstr("schedule.exchange_grain half is not used with exchange none"),
+                                          HasSubstr("schedule.virtual is not used")));
 }
 
 TEST(ModelSpecOfDeck, FollowsTheDeck) {
