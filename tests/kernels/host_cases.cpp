@@ -205,7 +205,7 @@ std::vector<Operation> table_operations() {
         .a("dwords", 19, width)
         .a("dpositions", tokens + 6, width)
         .s("dout", tokens, width)
-        .i("tokens", tokens, 0, 19)
+        .i("tokens", tokens, -3, 19)
         .tensors;
   };
   return {{"embedding",
@@ -468,30 +468,29 @@ std::vector<Operation> merging_operations() {
     }
     return maker.tensors;
   };
-  return {{"merge_attention",
-           make,
-           [](Kernels& k, Tensors& t) {
-             std::vector<AttentionPart> parts;
-             for (const char* number : {"0", "1", "2"}) {
-               parts.push_back({t[std::string{"out"} + number].matrix(), t[std::string{"lse"} + number].matrix()});
-             }
-             k.merge_attention(t["out"].matrix(), t["lse"].matrix(), parts);
-           },
-           {"out", "lse"}},
-          {"attention_shift",
-           make,
-           [](Kernels& k, Tensors& t) {
-             k.attention_shift(t["shift"].matrix(), t["dout"].matrix(), t["out"].matrix());
-           },
-           {"shift"}},
-          {"add_parts",
-           make,
-           [](Kernels& k, Tensors& t) {
-             const std::vector<ConstMatrix> parts{t["out0"].matrix(), t["out1"].matrix(), t["out2"].matrix()};
-             k.add_parts(t["out"].matrix(), parts);
-             k.add_parts(t["out0"].matrix(), parts);  // one of the parts
-           },
-           {"out", "out0"}}};
+  return {
+      {"merge_attention",
+       make,
+       [](Kernels& k, Tensors& t) {
+         std::vector<AttentionPart> parts;
+         for (const char* number : {"0", "1", "2"}) {
+           parts.push_back({t[std::string{"out"} + number].matrix(), t[std::string{"lse"} + number].matrix()});
+         }
+         k.merge_attention(t["out"].matrix(), t["lse"].matrix(), parts);
+       },
+       {"out", "lse"}},
+      {"attention_shift",
+       make,
+       [](Kernels& k, Tensors& t) { k.attention_shift(t["shift"].matrix(), t["dout"].matrix(), t["out"].matrix()); },
+       {"shift"}},
+      {"add_parts",
+       make,
+       [](Kernels& k, Tensors& t) {
+         const std::vector<ConstMatrix> parts{t["out0"].matrix(), t["out1"].matrix(), t["out2"].matrix()};
+         k.add_parts(t["out"].matrix(), parts);
+         k.add_parts(t["out0"].matrix(), parts);  // one of the parts
+       },
+       {"out", "out0"}}};
 }
 
 std::vector<Operation> loss_operations() {
@@ -508,12 +507,33 @@ std::vector<Operation> loss_operations() {
     maker.tensors["lse"].set(exact["lse"].values());
     return maker.tensors;
   };
+  // Of a part of the vocabulary: some targets are among the logits of another part.
+  const auto make_part = [make](DType storage, std::int64_t tokens) {
+    Tensors tensors = make(storage, tokens);
+    std::vector<double> targets = tensors["targets"].values();
+    std::replace(targets.begin(), targets.end(), -2.0, static_cast<double>(target_elsewhere));
+    tensors["targets"].set(targets);
+    return tensors;
+  };
   return {{"cross_entropy",
            make,
            [](Kernels& k, Tensors& t) {
              k.cross_entropy(t["losses"].matrix(), t["lse"].matrix(), t["logits"].matrix(), t["targets"].matrix());
            },
            {"losses", "lse"}},
+          {"cross_entropy_of_a_part",
+           make_part,
+           [](Kernels& k, Tensors& t) {
+             k.cross_entropy(t["losses"].matrix(), t["lse"].matrix(), t["logits"].matrix(), t["targets"].matrix());
+           },
+           {"losses", "lse"}},
+          {"cross_entropy_gradient_of_a_part",
+           make_part,
+           [](Kernels& k, Tensors& t) {
+             k.cross_entropy_gradient(t["dlogits"].matrix(), t["logits"].matrix(), t["lse"].matrix(),
+                                      t["targets"].matrix(), 0.37);
+           },
+           {"dlogits"}},
           {"cross_entropy_gradient",
            make,
            [](Kernels& k, Tensors& t) {
