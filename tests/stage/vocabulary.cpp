@@ -324,7 +324,7 @@ class SharedVocabulary : public testing::TestWithParam<ShareCase> {
     Pipeline whole{shape(storage), *kernels};
     SharedModel shared{shape(storage), whole, GetParam().ranks, kind};
 
-    const double loss = whole.run(Backward::whole, Recompute::none, loss_scale);
+    const double loss = whole.run(Backward::whole, loss_scale);
 
     EXPECT_NEAR(shared.run(), loss, loss_tolerance * loss);
     const Gradients expected = whole.gradients();
