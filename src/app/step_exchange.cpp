@@ -11,20 +11,11 @@ struct Header {
   double compute_busy;
   std::int64_t peak_device_bytes;
   std::int64_t losses;
+  std::int64_t failure_code;
+  std::int64_t failure_length;
 };
 
-std::string pack(const RankReport& report) {
-  const Header header{report.compute_busy.value, report.peak_device_bytes.value,
-                      static_cast<std::int64_t>(report.losses.size())};
-  std::string packed(sizeof header + report.losses.size() * sizeof(double), '\0');
-  std::memcpy(packed.data(), &header, sizeof header);
-  if (!report.losses.empty()) {
-    std::memcpy(packed.data() + sizeof header, report.losses.data(), report.losses.size() * sizeof(double));
-  }
-  return packed + report.stop.value_or("");
-}
-
-void add(StepReport& to, const std::string& packed) {
+Outcome add(StepReport& to, const std::string& packed) {
   Header header{};
   std::memcpy(&header, packed.data(), sizeof header);
   to.compute_busy += Seconds{header.compute_busy};
@@ -33,16 +24,39 @@ void add(StepReport& to, const std::string& packed) {
   const auto before = to.losses.size();
   to.losses.resize(before + count);
   if (count > 0) std::memcpy(to.losses.data() + before, packed.data() + sizeof header, count * sizeof(double));
-  const auto reason = packed.substr(sizeof header + count * sizeof(double));
+  const std::size_t texts = sizeof header + count * sizeof(double);
+  const auto failure_length = static_cast<std::size_t>(header.failure_length);
+  const auto reason = packed.substr(texts + failure_length);
   if (!to.stop && !reason.empty()) to.stop = reason;
+  return {static_cast<ExitCode>(header.failure_code), packed.substr(texts, failure_length)};
 }
 
 }  // namespace
 
-StepReport exchange(const Communicator& world, const RankReport& own) {
+std::string packed(const RankReport& report) {
+  const Outcome& failure = report.since_last;
+  const Header header{report.compute_busy.value, report.peak_device_bytes.value,
+                      static_cast<std::int64_t>(report.losses.size()), static_cast<std::int64_t>(failure.code),
+                      static_cast<std::int64_t>(failure.message.size())};
+  std::string text(sizeof header + report.losses.size() * sizeof(double), '\0');
+  std::memcpy(text.data(), &header, sizeof header);
+  if (!report.losses.empty()) {
+    std::memcpy(text.data() + sizeof header, report.losses.data(), report.losses.size() * sizeof(double));
+  }
+  return text + failure.message + report.stop.value_or("");
+}
+
+StepReport joined(const std::vector<std::string>& reports) {
   StepReport report;
-  for (const auto& packed : world.all_gather(pack(own))) add(report, packed);
+  std::vector<Outcome> outcomes;
+  outcomes.reserve(reports.size());
+  for (const auto& text : reports) outcomes.push_back(add(report, text));
+  refuse_failures(outcomes);
   return report;
+}
+
+StepReport exchange(const Communicator& world, const RankReport& own) {
+  return joined(world.all_gather(packed(own)));
 }
 
 double ordered_sum(const std::vector<double>& values) {

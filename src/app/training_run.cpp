@@ -70,7 +70,8 @@ TrainingRun::TrainingRun(const Deck& deck, const std::string& deck_path, const C
       rule_{deck.training.optimizer, deck.training.steps},
       state_{plan_, world, deck.device, deck.testing.delays, store_options(deck)},
       work_{{&plan_, state_.place().coordinate, &state_.kernels(), &state_.cpu_workers(), &state_.stages(),
-             &state_.parameter_fetch(), &state_.groups(), &rule_, state_.transport()}},
+             &state_.parameter_fetch(), &state_.groups(), &rule_, state_.transport(),
+             [this] { return packed(own_report()); }}},
       executor_{plan_.training.schedule, plan_.training.ranks[state_.place().coordinate], state_.resources(work_)},
       checkpointing_{deck_, plan_, state_, world, data_.train_summary.fingerprint},
       stop_request_{deck.output.directory, deck.training.time_limit.value_or(Seconds{0})},
@@ -160,9 +161,7 @@ void TrainingRun::train_step(std::int64_t step) {
   account_.add(Activity::compute, executor_.compute_busy());
   account_.add(Activity::waiting, done - loaded - executor_.compute_busy());
 
-  RankReport own{executor_.compute_busy(), state_.peak_device_bytes(), stop_request_.reason(longest_step_), {}};
-  if (work_.has_losses()) own.losses = work_.losses();
-  const auto report = exchange(*world_, own);
+  const auto report = joined(work_.reports());
   auto row = measure(step, done - begin, report);
   refuse_non_finite_loss(row);
   completed_steps_ = step;
@@ -172,12 +171,26 @@ void TrainingRun::train_step(std::int64_t step) {
   account_.add(Activity::other, now() - done);
 
   row.validation_loss = validate_if_due(step);
-  jointly(*world_, [&] {
-    if (metrics_) metrics_->write(row);
-  });
+  write_metrics(row);
   progress_.show(row);
   save_if_due(step);
   longest_step_ = std::max(longest_step_, now() - begin);
+}
+
+RankReport TrainingRun::own_report() const {
+  RankReport own{work_.compute_busy(), state_.peak_device_bytes(), stop_request_.reason(longest_step_), {}, {}};
+  if (work_.has_losses()) own.losses = work_.losses();
+  own.since_last = metrics_outcome_;
+  return own;
+}
+
+void TrainingRun::write_metrics(const StepMetrics& row) {
+  if (!metrics_ || metrics_outcome_.code != ExitCode::finished) return;
+  try {
+    metrics_->write(row);
+  } catch (const Error& error) {
+    metrics_outcome_ = {error.code(), error.what()};
+  }
 }
 
 StepMetrics TrainingRun::measure(std::int64_t step, Seconds duration, const StepReport& report) const {
@@ -188,7 +201,7 @@ StepMetrics TrainingRun::measure(std::int64_t step, Seconds duration, const Step
   row.loss = ordered_sum(report.losses) / static_cast<double>(tokens);
   row.gradient_norm = work_.norm().norm;
   row.learning_rate = work_.update().learning_rate;
-  row.step_seconds = world_->maximum(duration.value);
+  row.step_seconds = duration.value;
   row.tokens_per_second = static_cast<double>(tokens) / row.step_seconds;
   row.bubble_fraction = 1 - report.compute_busy.value / (world_->size() * row.step_seconds);
   row.peak_device_bytes = report.peak_device_bytes.value;
@@ -244,6 +257,7 @@ std::optional<std::string> TrainingRun::sample_text() {
 }
 
 void TrainingRun::finish() {
+  agree(*world_, metrics_outcome_);
   checkpointing_.wait();
   if (trace_) {
     const auto timeline = trace_->gather(*world_);

@@ -51,7 +51,10 @@ class TrainingRun {
   /// Leaves a short summary.
   BeforeEnd before_end() const;
   void train_step(std::int64_t step);
+  /// What this rank tells the others at VALIDATE. On the CPU lane.
+  RankReport own_report() const;
   StepMetrics measure(std::int64_t step, Seconds duration, const StepReport& report) const;
+  void write_metrics(const StepMetrics& row);
   std::optional<double> validate_if_due(std::int64_t step);
   void save_if_due(std::int64_t step);
   void refuse_non_finite_loss(const StepMetrics& row) const;
@@ -84,6 +87,7 @@ class TrainingRun {
   Seconds trace_start_{0};
   std::optional<TraceCollector> trace_;
   std::optional<MetricsFile> metrics_;  // on the first rank
+  Outcome metrics_outcome_;             // what it met while writing them; all ranks learn it at the next VALIDATE
   TimeAccount account_;
   Progress progress_;
   RunSummary summary_;

@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "comm/communicator.hpp"
@@ -23,6 +24,10 @@ struct Outcome {
   ExitCode code = ExitCode::finished;
   std::string message;
 };
+
+/// Throws if any of the outcomes, one of each rank and known to all, is a failure: the first in rank order, with the
+/// rank unless all say the same.
+void refuse_failures(const std::vector<Outcome>& outcomes);
 
 /// Throws the same AgreedError on all ranks if any of them failed: the first failure in rank order, with the rank
 /// unless all say the same. Collective.

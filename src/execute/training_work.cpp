@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "base/error.hpp"
 #include "optimizer/step.hpp"
@@ -73,7 +74,14 @@ void TrainingWork::begin_step(std::int64_t training_step, double loss_scale, Poi
   poison_ = poison;
   sums_.clear();
   norm_ = {};
+  compute_busy_ = {};
   if (stepped_before_norm()) speculated_ = parts_.rule->speculate(training_step);
+}
+
+void TrainingWork::compute(const Action& action, const StageBuffers& buffers) {
+  const Seconds begin = now();
+  ComputeWork::compute(action, buffers);
+  compute_busy_ += now() - begin;
 }
 
 void TrainingWork::cpu(const Action& action) {
@@ -108,7 +116,9 @@ void TrainingWork::reduce(Stage stage) {
 }
 
 void TrainingWork::validate() {
-  norm_ = global_norm(sums_, model_, parts_.groups->world);
+  auto validated = global_norm(sums_, model_, parts_.groups->world, parts_.report ? parts_.report() : "");
+  norm_ = std::move(validated.norm);
+  reports_ = std::move(validated.reports);
   update_ = parts_.rule->decide(training_step_, norm_);
 }
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -45,6 +47,9 @@ class TrainingWork : public ComputeWork {
     OptimizerGroups* groups = nullptr;
     UpdateRule* rule = nullptr;
     Transport* transport = nullptr;  ///< of the pipeline's ranks; for schedules that exchange attention
+    /// What this rank tells all others at VALIDATE; called on the CPU lane, once all its compute actions but evictions
+    /// are done. Empty: nothing.
+    std::function<std::string()> report = {};
   };
   explicit TrainingWork(const Parts& parts);
 
@@ -55,10 +60,15 @@ class TrainingWork : public ComputeWork {
   /// it, unless the schedule's steps neither wait for VALIDATE nor are undone.
   void end_step() const { parts_.rule->check_finite(training_step_, norm_); }
 
+  /// Of the last run: what each rank told at its VALIDATE, in rank order.
+  const std::vector<std::string>& reports() const { return reports_; }
+  /// Seconds of the compute actions of this run so far. In a report, or behind a run.
+  Seconds compute_busy() const { return compute_busy_; }
   /// Of the last run, the same on all ranks: the norm before clipping, and what was done.
   const NormResult& norm() const { return norm_; }
   const Update& update() const { return update_; }
 
+  void compute(const Action& action, const StageBuffers& buffers) override;
   void cpu(const Action& action) override;
   std::span<std::byte> host_gradients(Stage stage) override;
 
@@ -83,6 +93,8 @@ class TrainingWork : public ComputeWork {
   std::int64_t training_step_ = 0;
   Poison poison_ = Poison::no;
   NormResult norm_;
+  std::vector<std::string> reports_;
+  Seconds compute_busy_{0};
   StepsWait steps_wait_;      // as the schedule has it
   Update speculated_;         // what such STEPs do
   Update update_;             // what VALIDATE decided

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "base/error.hpp"
 #include "optimizer/step.hpp"
@@ -16,6 +18,24 @@ namespace {
 
 constexpr int norm_tag = 3;
 
+/// The reports of all ranks, and how many block sums each has.
+struct Meeting {
+  std::vector<std::string> reports;
+  std::vector<std::int64_t> counts;
+};
+
+Meeting meet(std::int64_t count, const std::string& report, const Communicator& group) {
+  Meeting meeting;
+  std::string packed(sizeof count, '\0');
+  std::memcpy(packed.data(), &count, sizeof count);
+  for (const std::string& text : group.all_gather(packed + report)) {
+    std::memcpy(&count, text.data(), sizeof count);
+    meeting.counts.push_back(count);
+    meeting.reports.push_back(text.substr(sizeof count));
+  }
+  return meeting;
+}
+
 /// Block sums, and the rank that each comes from.
 struct Gathered {
   std::vector<BlockSum> sums;
@@ -23,8 +43,7 @@ struct Gathered {
 };
 
 /// The block sums of all ranks, on rank 0; elsewhere empty.
-Gathered gather(const std::vector<BlockSum>& sums, const Communicator& group) {
-  const auto counts = group.all_gather(static_cast<std::int64_t>(sums.size()));
+Gathered gather(const std::vector<BlockSum>& sums, const std::vector<std::int64_t>& counts, const Communicator& group) {
   if (group.rank() != 0) {
     if (!sums.empty()) group.send(std::as_bytes(std::span{sums}), 0, norm_tag);
     return {};
@@ -109,13 +128,14 @@ NormResult combine(const std::vector<BlockSum>& sums, const std::vector<Paramete
   return result_of(judge({sums, std::vector<std::int32_t>(sums.size(), 0)}), model);
 }
 
-NormResult global_norm(const std::vector<BlockSum>& sums, const std::vector<Parameter>& model,
-                       const Communicator& group) {
+Validated global_norm(const std::vector<BlockSum>& sums, const std::vector<Parameter>& model, const Communicator& group,
+                      const std::string& report) {
+  auto meeting = meet(static_cast<std::int64_t>(sums.size()), report, group);
   Verdict verdict;
-  const auto all = gather(sums, group);
+  const auto all = gather(sums, meeting.counts, group);
   if (group.rank() == 0) verdict = judge(all);
   group.broadcast(std::as_writable_bytes(std::span{&verdict, 1}), 0);
-  return result_of(verdict, model);
+  return {result_of(verdict, model), std::move(meeting.reports)};
 }
 
 }  // namespace penstock

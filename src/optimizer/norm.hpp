@@ -40,10 +40,16 @@ std::vector<BlockSum> block_sums(const HostStage& stage, Workers& workers);
 /// `sums` (all of this process) may come in any order; `model` is parameters_of the whole model, for names.
 NormResult combine(const std::vector<BlockSum>& sums, const std::vector<Parameter>& model);
 
+/// What all ranks know after VALIDATE.
+struct Validated {
+  NormResult norm;
+  std::vector<std::string> reports;  ///< of all ranks, in rank order
+};
+
 /// The VALIDATE of a step: collects the block sums of all ranks on rank 0 of `group` (by messages: an MPI sum would add
-/// in the layout's order), combines them there, and gives the result to all. Collective: ranks without block sums enter
-/// too.
-NormResult global_norm(const std::vector<BlockSum>& sums, const std::vector<Parameter>& model,
-                       const Communicator& group);
+/// in the layout's order), combines them there, and gives the result to all, and with it each rank's `report`, of any
+/// length: a step needs no other meeting of its ranks. Collective: ranks without block sums enter too.
+Validated global_norm(const std::vector<BlockSum>& sums, const std::vector<Parameter>& model, const Communicator& group,
+                      const std::string& report = {});
 
 }  // namespace penstock

@@ -1,7 +1,10 @@
 """Bad input: the exit code of the design, a sentence that helps, and nothing lost."""
 import json
+import pathlib
+import resource
 import subprocess
 import sys
+import time
 import unittest
 
 from support import PENSTOCK, ROOT, ApplicationTest, merged
@@ -168,6 +171,46 @@ class Faults(ApplicationTest):
         self.assert_refused(program, 74, "step_00000002.h5", "free some")
         summary = json.loads((directory / "summary.json").read_text())
         self.assertEqual((summary["exit_code"], summary["completed_steps"]), (74, 3))  # told at the next checkpoint
+
+    def test_metrics_that_cannot_be_written_end_the_run_in_order(self):
+        directory = self.folder / "metrics"
+        deck = self.deck({"parallel.pipeline": 2, "training.steps": 100000, "training.validate_every": 0,
+                          "output": {"directory": str(directory)}})
+        # Started by Python, which ignores the signal of the limit below: writes fail, as on a full disk.
+        wrapper = self.folder / "started.py"
+        wrapper.write_text("import os, sys\nos.execv(sys.argv[1], sys.argv[1:])\n")
+        program = subprocess.Popen([str(ROOT / "scripts/mpirun.sh"), "-n", "2", sys.executable, str(wrapper), PENSTOCK,
+                                    "train", str(deck)], cwd=ROOT, text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT)
+        try:
+            first = self.first_rank_of(program, directory)
+            # More than the summary, less than the metrics.
+            resource.prlimit(first, resource.RLIMIT_FSIZE, (1 << 14, 1 << 14))
+            output, _ = program.communicate(timeout=120)
+        finally:
+            program.kill()
+        self.assertEqual(program.returncode, 74, output)
+        self.assertRegex(output, "error: rank 0: .*metrics.csv")
+        summary = json.loads((directory / "summary.json").read_text())
+        self.assertEqual((summary["exit_code"], len(summary["ranks"])), (74, 2))
+
+    def first_rank_of(self, program, directory):
+        """The process of rank 0, once it has written metrics."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            path = directory / "metrics.csv"
+            if path.exists() and len(path.read_text().splitlines()) > 2:
+                break
+            time.sleep(0.05)
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "environ").read_bytes().split(b"\0")
+                arguments = (folder / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"OMPI_COMM_WORLD_RANK=0" in words and str(self.folder).encode() in b" ".join(arguments):
+                return int(folder.name)
+        self.fail("rank 0 is not to be found")
 
     def test_override_of_an_unknown_key(self):
         run = self.penstock(["check", str(self.deck()), "--set", "training.stepz=3"])

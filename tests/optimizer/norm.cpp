@@ -58,7 +58,7 @@ TEST(Norm, IsTheRootOfAllSquares) {
   }
 
   Workers workers{1};
-  const NormResult result = global_norm(block_sums(stage, workers), model, Communicator::self());
+  const NormResult result = global_norm(block_sums(stage, workers), model, Communicator::self()).norm;
 
   // Half an epsilon for each of 4096 + 4 additions within a block and 25 over blocks, halved by the root.
   const double expected = static_cast<double>(std::sqrt(squares));

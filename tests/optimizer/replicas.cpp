@@ -77,7 +77,8 @@ TEST(Training, OverReplicasGivesTheWeightsOfOneProcess) {
     const auto stream = static_cast<std::uint64_t>(t);
     tests::fill_gradients(stage, 100 * stream + static_cast<std::uint64_t>(world.rank()));
     reduce_gradients(stage, world, staging, workers);
-    const NormResult norm = global_norm(block_sums(stage, workers), model, world);
+    const auto [norm, reports] = global_norm(block_sums(stage, workers), model, world, std::string(stream, 'r'));
+    EXPECT_EQ(reports, std::vector<std::string>(static_cast<std::size_t>(world.size()), std::string(stream, 'r')));
     step(stage, adamw_factors({}, 1e-2, t, static_cast<float>(1.0 / norm.norm)), workers);
     gather_working_copy(stage, world);
 
@@ -119,7 +120,7 @@ TEST(GlobalNorm, OfStagesOnSeveralRanksIsThatOfOneRank) {
   const HostStage stage{tests::shape_of(model, rank < holders ? begin : model.size(), end, DType::bf16)};
   tests::fill_gradients(stage, 9);
 
-  const NormResult result = global_norm(block_sums(stage, workers), model, world);
+  const NormResult result = global_norm(block_sums(stage, workers), model, world).norm;
 
   const HostStage alone{tests::shape_of(model, 0, model.size(), DType::bf16)};
   tests::fill_gradients(alone, 9);
@@ -136,7 +137,7 @@ TEST(GlobalNorm, TellsEveryRankTheTensorThatOneRankSaw) {
   if (world.rank() == world.size() - 1) stage.gradient(0)[7] = std::numeric_limits<float>::infinity();
 
   Workers workers{1};
-  const NormResult result = global_norm(block_sums(stage, workers), model, world);
+  const NormResult result = global_norm(block_sums(stage, workers), model, world).norm;
 
   EXPECT_FALSE(result.finite);
   EXPECT_EQ(result.first_bad_tensor, model[static_cast<std::size_t>(world.size() - 1)].name);
