@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/trace_collector.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -40,7 +42,7 @@ TraceCollector::TraceCollector(std::string schedule, const RankPlace& place, std
       start_{start} {}
 
 Timeline* TraceCollector::next_step() {
-  if (steps_.size() == limit_) steps_.pop_front();
+  if (steps_.size() == std::max<std::size_t>(limit_, 2)) steps_.pop_front();
   steps_.emplace_back();
   return &steps_.back();
 }
@@ -48,15 +50,16 @@ Timeline* TraceCollector::next_step() {
 Timeline TraceCollector::merged() const {
   Timeline all;
   const std::int32_t first_rank = place_.replica * pipeline_;
-  for (const auto& step : steps_) {
-    for (auto span : step.spans) {
+  const auto kept = static_cast<std::ptrdiff_t>(std::min(limit_, steps_.size()));
+  for (auto step = steps_.end() - kept; step != steps_.end(); ++step) {
+    for (auto span : step->spans) {
       span.rank += first_rank;
       if (span.peer >= 0) span.peer += first_rank;
       span.start = span.start - start_;
       span.end = span.end - start_;
       all.spans.push_back(span);
     }
-    for (auto sample : step.memory) {
+    for (auto sample : step->memory) {
       sample.rank += first_rank;
       sample.time = sample.time - start_;
       all.memory.push_back(sample);

@@ -23,7 +23,8 @@ class TraceCollector {
   TraceCollector(std::string schedule, const RankPlace& place, std::int32_t pipeline, std::int32_t steps,
                  Seconds start);
 
-  /// The timeline for the executor to fill in for the next step; earlier ones beyond the limit are dropped.
+  /// The timeline for the executor to fill in for the next step. Earlier ones beyond the limit are dropped, but for
+  /// that of the step before: a tail of it may still be under way.
   Timeline* next_step();
   /// All ranks' steps, ranks and peers numbered over the whole job; complete on rank 0, empty elsewhere. Collective.
   Timeline gather(const Communicator& world) const;

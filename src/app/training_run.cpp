@@ -152,7 +152,7 @@ void TrainingRun::train_step(std::int64_t step) {
   work_.begin_step(step, 1.0 / static_cast<double>(tokens_per_step(deck_)),
                    poisoned ? TrainingWork::Poison::yes : TrainingWork::Poison::no);
   in_step([&] {
-    executor_.run(static_cast<std::int32_t>(step), trace_ ? trace_->next_step() : nullptr);
+    executor_.run_to_tail(static_cast<std::int32_t>(step), trace_ ? trace_->next_step() : nullptr);
     work_.end_step();
   });
   state_.expect_parameters(step);
@@ -233,6 +233,7 @@ void TrainingRun::save_if_due(std::int64_t step) {
   const bool due = every > 0 && (step % every == 0 || is_last(step));
   if (!due && !stop_reason_) return;
   const auto begin = now();
+  in_step([&] { executor_.finish(); });
   checkpointing_.save(step, rule_, time_to_write());
   if (stop_reason_ || is_last(step)) checkpointing_.wait();
   account_.add(Activity::checkpoint, now() - begin);
@@ -257,6 +258,7 @@ std::optional<std::string> TrainingRun::sample_text() {
 }
 
 void TrainingRun::finish() {
+  in_step([&] { executor_.finish(); });
   agree(*world_, metrics_outcome_);
   checkpointing_.wait();
   if (trace_) {

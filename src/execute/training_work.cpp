@@ -70,12 +70,12 @@ TrainingWork::TrainingWork(const Parts& parts)
 
 void TrainingWork::begin_step(std::int64_t training_step, double loss_scale, Poison poison) {
   begin(loss_scale);
-  training_step_ = training_step;
+  begun_.training_step = training_step;
+  if (stepped_before_norm()) begun_.speculated = parts_.rule->speculate(training_step);
   poison_ = poison;
   sums_.clear();
   norm_ = {};
   compute_busy_ = {};
-  if (stepped_before_norm()) speculated_ = parts_.rule->speculate(training_step);
 }
 
 void TrainingWork::compute(const Action& action, const StageBuffers& buffers) {
@@ -104,6 +104,7 @@ void TrainingWork::cpu(const Action& action) {
 }
 
 void TrainingWork::reduce(Stage stage) {
+  step_ = begun_;
   if (poison_ == Poison::yes && stage == Stage{0}) {
     host(stage).gradient(0).front() = std::numeric_limits<float>::quiet_NaN();
   }
@@ -116,24 +117,25 @@ void TrainingWork::reduce(Stage stage) {
 }
 
 void TrainingWork::validate() {
+  step_ = begun_;
   auto validated = global_norm(sums_, model_, parts_.groups->world, parts_.report ? parts_.report() : "");
   norm_ = std::move(validated.norm);
   reports_ = std::move(validated.reports);
-  update_ = parts_.rule->decide(training_step_, norm_);
+  update_ = parts_.rule->decide(step_.training_step, norm_);
 }
 
 void TrainingWork::step(Stage stage) {
-  const Update& update = stepped_before_norm() ? speculated_ : update_;
+  const Update& update = stepped_before_norm() ? step_.speculated : update_;
   if (!update.skipped) {
     if (is_finite_[stage]) penstock::step(host(stage), update.factors, *parts_.workers);
     share_step(stage);
   }
-  if (steps_wait_ != StepsWait::speculative) parts_.parameters->publish(stage, training_step_);
+  if (steps_wait_ != StepsWait::speculative) parts_.parameters->publish(stage, step_.training_step);
 }
 
 void TrainingWork::undo(Stage stage) {
-  if (update_.skipped || update_.clip_factor != speculated_.clip_factor) {
-    if (is_finite_[stage]) take_back(host(stage), speculated_.factors, *parts_.workers);
+  if (update_.skipped || update_.clip_factor != step_.speculated.clip_factor) {
+    if (is_finite_[stage]) take_back(host(stage), step_.speculated.factors, *parts_.workers);
     if (update_.skipped) {
       host(stage).refresh_working_copy(*parts_.workers);
     } else {
@@ -141,7 +143,7 @@ void TrainingWork::undo(Stage stage) {
     }
     share_step(stage);
   }
-  parts_.parameters->publish(stage, training_step_);
+  parts_.parameters->publish(stage, step_.training_step);
 }
 
 /// Gives what this rank has stepped of the stage to whoever has copies of it.

@@ -56,10 +56,11 @@ class TrainingWork : public ComputeWork {
 
   /// Before each run. `poison`: a gradient of the first stage becomes NaN at its REDUCE (testing.non_finite_steps).
   enum class Poison : std::uint8_t { no, yes };
+  /// STEPs and UNDOs of the run before may still be under way (Executor::run_to_tail).
   void begin_step(std::int64_t training_step, double loss_scale, Poison poison);
   /// After each run. @throws Error not_finite on all ranks if the step ends the run: its weights are then those before
   /// it, unless the schedule's steps neither wait for VALIDATE nor are undone.
-  void end_step() const { parts_.rule->check_finite(training_step_, norm_); }
+  void end_step() const { parts_.rule->check_finite(begun_.training_step, norm_); }
 
   /// Of the last run: what each rank told at its VALIDATE, in rank order.
   const std::vector<std::string>& reports() const { return reports_; }
@@ -74,6 +75,11 @@ class TrainingWork : public ComputeWork {
   std::span<std::byte> host_gradients(Stage stage) override;
 
  private:
+  /// What STEPs and UNDOs of one training step follow.
+  struct Begun {
+    std::int64_t training_step = 0;
+    Update speculated;  ///< what STEPs before VALIDATE do
+  };
   void reduce(Stage stage);
   void validate();
   void step(Stage stage);
@@ -91,13 +97,13 @@ class TrainingWork : public ComputeWork {
   ReduceStaging staging_;
   std::vector<BlockSum> sums_;
   std::vector<float> head_staging_;
-  std::int64_t training_step_ = 0;
+  Begun begun_;  // by the main thread; taken over by the CPU lane, behind what it still does for the step before
+  Begun step_;
   Poison poison_ = Poison::no;
   NormResult norm_;
   std::vector<std::string> reports_;
   Seconds compute_busy_{0};
   StepsWait steps_wait_;      // as the schedule has it
-  Update speculated_;         // what such STEPs do
   Update update_;             // what VALIDATE decided
   PerStage<bool> is_finite_;  // this rank's share of the gradients
 };
