@@ -197,6 +197,11 @@ Seconds CostModel::price(const Schedule& schedule, const ActionOnRank& node) con
     case Op::fetch_backward:
     case Op::offload_gradients:
       return keeps_states ? Seconds{0} : at(action.op, stage);
+    // What ranks do together for a shared vocabulary is in the prices of F and B.
+    case Op::embed_forward:
+    case Op::embed_backward:
+    case Op::vocabulary_forward:
+    case Op::vocabulary_backward:
     case Op::evict_forward:
     case Op::evict_backward:
     case Op::validate:

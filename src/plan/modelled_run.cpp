@@ -23,6 +23,12 @@ namespace {
 Schedule file_schedule(const ModelledRun& run) {
   Schedule schedule = read_schedule_csv(run.schedule_csv, *run.schedule.file);
   const ScheduleShape& shape = schedule.shape;
+  if (schedule.shares_vocabulary) {
+    fail(ExitCode::bad_input,
+         "schedule {} has EF, VF, VB and EB, which the model of cost knows as a part of F and B alone: ask for kind "
+         "slimpipe with schedule.vocabulary_parallel: true",
+         schedule.name);
+  }
   if (shape.ranks == run.cost.pipeline && shape.micro_batches == run.micro_batches) return schedule;
   fail(ExitCode::bad_input, "schedule {} is for {} and {}, but the deck asks for parallel.pipeline {} and {}",
        schedule.name, counted(shape.ranks, "rank"), counted(shape.micro_batches, "micro-batch", "micro-batches"),

@@ -31,6 +31,14 @@ std::string_view name_of(Op op) {
       return "OFFLOAD_A";
     case Op::reload_activations:
       return "RELOAD_A";
+    case Op::embed_forward:
+      return "EF";
+    case Op::embed_backward:
+      return "EB";
+    case Op::vocabulary_forward:
+      return "VF";
+    case Op::vocabulary_backward:
+      return "VB";
     case Op::fetch_forward:
       return "FETCH_F";
     case Op::fetch_backward:
@@ -79,9 +87,15 @@ bool names_micro_batch(Op op) {
   return op < Op::offload_gradients;
 }
 
+bool is_collective(Op op) {
+  return op >= Op::embed_forward && op <= Op::vocabulary_backward;
+}
+
 Pass pass_of(Op op) {
   switch (op) {
     case Op::forward:
+    case Op::embed_forward:
+    case Op::vocabulary_forward:
     case Op::send_forward:
     case Op::receive_forward:
     case Op::fetch_forward:
@@ -92,9 +106,9 @@ Pass pass_of(Op op) {
   }
 }
 
-// The enumerators up to reload_activations work on a micro-batch, those from fetch_forward on a stage; the names of
+// The enumerators before fetch_forward work on a micro-batch, those from there on a stage; the names of
 // those before offload_gradients tell micro-batches apart.
-static_assert(static_cast<int>(Op::reload_activations) + 1 == static_cast<int>(Op::fetch_forward));
+static_assert(static_cast<int>(Op::vocabulary_backward) + 1 == static_cast<int>(Op::fetch_forward));
 static_assert(static_cast<int>(Op::evict_backward) + 1 == static_cast<int>(Op::offload_gradients));
 static_assert(static_cast<int>(Op::undo) + 1 == op_count);
 

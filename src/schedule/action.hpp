@@ -26,6 +26,10 @@ enum class Op : std::uint8_t {
   receive_checkpoint,   ///< RECV_C: the same on the rank of the backward stage
   offload_activations,  ///< OFFLOAD_A: the offloadable part of what the forward keeps, to the host
   reload_activations,   ///< RELOAD_A: and back
+  embed_forward,        ///< EF: the embedding of one slice where all ranks share the vocabulary; all of them at once
+  embed_backward,       ///< EB: its gradient, to the rows that each rank has
+  vocabulary_forward,   ///< VF: final norm, output layer and loss of one slice, shared; all ranks at once
+  vocabulary_backward,  ///< VB: their gradients
   fetch_forward,        ///< FETCH_F: the stage's parameters from the host to the device
   fetch_backward,       ///< FETCH_B: the same for a stay on the device that begins with the backward pass
   evict_forward,        ///< EVICT_F: the device drops the stage's parameters, which the host has too
@@ -36,7 +40,7 @@ enum class Op : std::uint8_t {
   step,      ///< STEP: the optimizer's update of the stage
   undo       ///< UNDO: takes a STEP back that did not wait for the norm, and steps again as the norm asks
 };
-inline constexpr int op_count = 22;
+inline constexpr int op_count = 26;
 
 /// One entry of a rank's list. Fields that an op does not use are 0: micro_batch and slice for offload_gradients and
 /// what follows it; stage too for validate. A stage may be fetched and evicted several times a step: those name the
@@ -64,6 +68,9 @@ std::string_view name_of(Lane lane);  ///< "compute", "to_device", ...
 bool is_per_micro_batch(Op op);
 /// Whether actions of the op differ by micro-batch and slice: those that work on one, fetches and evictions.
 bool names_micro_batch(Op op);
+
+/// Whether all ranks of the pipeline run the op at once, each on its share of the vocabulary: EF, EB, VF and VB.
+bool is_collective(Op op);
 
 /// The two passes over the layers, which may be cut into different stages.
 enum class Pass : std::uint8_t { forward, backward };

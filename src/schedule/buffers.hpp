@@ -18,17 +18,18 @@ namespace penstock {
 /// All others are taken and freed by actions. A stage is one of the forward cutting for parameters, input and output,
 /// one of the backward cutting for the rest; in most schedules the two are the same.
 enum class BufferKind : std::uint8_t {
-  parameters,           ///< working copy of a stage's parameters
-  gradients,            ///< fp32 weight gradients of a stage
-  tokens,               ///< of the first stage: a step's inputs; of the last: its targets; all micro-batches
-  workspace,            ///< scratch of the compute lane
-  input,                ///< a stage's input: residual stream of one (micro-batch, slice); for stage 0 nothing is taken
-  output,               ///< a stage's output waiting for its SEND_F
-  activations,          ///< what the forward keeps for the backward
-  logits,               ///< last stage: what the loss keeps for the backward
-  output_gradient,      ///< gradient of a stage's output
-  input_gradient,       ///< gradient of a stage's input waiting for its SEND_B
-  weight_operands,      ///< what I keeps for W
+  parameters,       ///< working copy of a stage's parameters
+  gradients,        ///< fp32 weight gradients of a stage
+  tokens,           ///< of the first stage: a step's inputs; of the last: its targets; all micro-batches
+  workspace,        ///< scratch of the compute lane
+  input,            ///< a stage's input: residual stream of one (micro-batch, slice); for stage 0 nothing is taken
+                    ///< unless the ranks share the vocabulary
+  output,           ///< a stage's output waiting for its SEND_F; where ranks share the vocabulary the last one's too
+  activations,      ///< what the forward keeps for the backward
+  logits,           ///< last stage, or share of the vocabulary: what the loss keeps for the backward
+  output_gradient,  ///< gradient of a stage's output
+  input_gradient,   ///< gradient of a stage's input waiting for its SEND_B
+  weight_operands,  ///< what I keeps for W
   backward_parameters,  ///< decoupled passes: working copy of a backward stage's parameters
   checkpoint,           ///< decoupled passes: input of a backward stage, cut out of the forward pass
   offloadable,          ///< the part of the activations that OFFLOAD_A takes to the host

@@ -57,7 +57,7 @@ class DependenceGraph::Builder {
 
   void add(std::int32_t from, std::int32_t to, EdgeKind kind) {
     const std::int32_t gate = gate_of_[static_cast<std::size_t>(to)];
-    edges_.push_back({representative(from), {gate < 0 ? representative(to) : gate, kind}});
+    edges_.push_back({graph_.representative(from), {gate < 0 ? graph_.representative(to) : gate, kind}});
   }
 
   /// Sorts the edges by their origin, keeping their order otherwise.
@@ -87,16 +87,20 @@ class DependenceGraph::Builder {
     }
   }
 
-  std::int32_t representative(std::int32_t node) const {
-    return graph_.representative_[static_cast<std::size_t>(node)];
+  /// Of a receive the number of its send, of a collective action that of rank 0, where both are listed once at the
+  /// place that the index knows.
+  std::int32_t merged(const ActionOnRank& node, std::int32_t number) const {
+    const auto other = merged_into(node);
+    if (!other || !is_first_listing(node, number)) return number;
+    const auto position = index_.position_of(*other);
+    return position ? graph_.node_of(other->rank, *position) : number;
   }
 
-  /// Of a receive the number of its send, where both are listed once at the place that the index knows.
-  std::int32_t merged(const ActionOnRank& node, std::int32_t number) const {
-    if (lane_of(node.action.op) != Lane::receive || !is_first_listing(node, number)) return number;
-    const auto send = match_of(index_.schedule(), node);
-    const auto position = send ? index_.position_of(*send) : std::nullopt;
-    return position ? graph_.node_of(send->rank, *position) : number;
+  std::optional<ActionOnRank> merged_into(const ActionOnRank& node) const {
+    const Schedule& schedule = index_.schedule();
+    if (is_collective(node.action.op) && schedule.shares_vocabulary) return on_rank(schedule, node.action, Rank{0});
+    if (lane_of(node.action.op) != Lane::receive) return std::nullopt;
+    return match_of(schedule, node);
   }
 
   bool is_first_listing(const ActionOnRank& node, std::int32_t number) const {

@@ -34,8 +34,9 @@ struct Successor {
   EdgeKind kind = EdgeKind::lane;
 };
 
-/// What waits for what, over all ranks. Its nodes are the actions of the lists, a send and its receive merged into one:
-/// so whatever the buffering of messages is, the lists can run to their end exactly if the graph has no cycle.
+/// What waits for what, over all ranks. Its nodes are the actions of the lists, a send and its receive merged into one,
+/// and a collective action of all ranks too: so whatever the buffering of messages is, the lists can run to their end
+/// exactly if the graph has no cycle.
 ///
 /// Actions that exchange attention (schedule/lockstep) have a gate in common, a node that stands for no action and
 /// takes no time: what each of them waits for leads to the gate, and the gate to all of them. None gets on before all
@@ -45,16 +46,18 @@ class DependenceGraph {
   /// `index` must outlive the graph.
   explicit DependenceGraph(const ScheduleIndex& index, const std::vector<MemoryEdge>& memory_edges = {});
 
-  /// Nodes are numbered from 0, ranks ascending, list positions ascending; a receive's own number stays unused. Gates
-  /// follow.
+  /// Nodes are numbered from 0, ranks ascending, list positions ascending; the own number of a receive, and of a
+  /// collective action beyond rank 0, stays unused. Gates follow.
   std::int32_t size() const { return static_cast<std::int32_t>(first_edge_.size()) - 1; }
   std::int32_t node_of(Rank rank, std::int32_t position) const;
-  /// Whether the node stands for an action: all but receives that have their send, and gates.
-  bool is_node(std::int32_t node) const {
-    return !is_gate(node) && representative_[static_cast<std::size_t>(node)] == node;
-  }
+  /// Whether the node stands for an action: all but receives that have their send, collective actions beyond rank 0,
+  /// and gates.
+  bool is_node(std::int32_t node) const { return !is_gate(node) && representative(node) == node; }
   bool is_gate(std::int32_t node) const { return static_cast<std::size_t>(node) >= representative_.size(); }
-  /// The action; of a message its send. @pre not a gate, for this and what follows
+  /// The node that an action is merged into: of a receive its send, of a collective action that of rank 0; else itself.
+  /// @pre not a gate, for this and what follows
+  std::int32_t representative(std::int32_t node) const { return representative_[static_cast<std::size_t>(node)]; }
+  /// The action; of a message its send.
   ActionOnRank action_of(std::int32_t node) const;
   Rank rank_of(std::int32_t node) const { return Rank{rank_of_[static_cast<std::size_t>(node)]}; }
   std::int32_t position_of(std::int32_t node) const;

@@ -14,6 +14,7 @@
 #include "schedule/schedule_index.hpp"
 #include "schedule/semantics.hpp"
 #include "schedule/streaming.hpp"
+#include "schedule/vocabulary.hpp"
 
 namespace penstock {
 
@@ -209,13 +210,14 @@ void keep_copies_behind_computes(const DependenceGraph& graph, std::int32_t rank
 // --- host stages ---
 
 bool works_on_gradients(Op op) {
-  return is_backward(op) || op == Op::backward_weight || op == Op::send_backward;
+  return is_backward(op) || op == Op::backward_weight || op == Op::send_backward || op == Op::vocabulary_backward ||
+         op == Op::embed_backward;
 }
 
 /// The position after which a stage has no more work on its rank, or -1 if it has none: that of its last backward, or
 /// of that one's message.
 PerStage<std::int32_t> last_positions(const Schedule& schedule) {
-  PerStage<std::int32_t> last(schedule.ranks(Pass::backward).size(), -1);
+  PerStage<std::int32_t> last(schedule.stepped_stages(), -1);
   for (const auto& list : schedule.actions) {
     for (std::size_t position = 0; position < list.size(); ++position) {
       const Action& action = list[position];
@@ -231,7 +233,8 @@ Action host_action(Op op, Stage stage) {
 }
 
 bool steps_last(const Schedule& schedule, Stage stage) {
-  return schedule.tied_embeddings && stage.value() > 0 && stage == schedule.last_stage(Pass::backward);
+  return schedule.tied_embeddings && !schedule.shares_vocabulary && stage.value() > 0 &&
+         stage == schedule.last_stage(Pass::backward);
 }
 
 /// One rank's list with the host actions of its stages.
@@ -243,9 +246,8 @@ class HostList {
   std::vector<Action> of(Rank rank) {
     list_.clear();
     stages_.clear();
-    const auto& ranks = schedule_.ranks(Pass::backward);
-    for (const Stage stage : all<Stage>(ranks.size())) {
-      if (ranks[stage] == rank && last_[stage] >= 0) stages_.push_back(stage);
+    for (const Stage stage : all<Stage>(schedule_.stepped_stages())) {
+      if (schedule_.rank_with(Pass::backward, stage) == rank && last_[stage] >= 0) stages_.push_back(stage);
     }
     const auto& actions = schedule_.actions[rank];
     for (std::size_t position = 0; position < actions.size(); ++position) {
@@ -331,6 +333,12 @@ Schedule add_communication(const Schedule& schedule) {
   for (auto& list : result.actions) list.clear();
   for (const std::int32_t node : in_time_order(graph, *starts)) {
     const ActionOnRank action = graph.action_of(node);
+    if (is_collective(action.action.op)) {
+      for (const Rank rank : all<Rank>(schedule.shape.ranks)) {
+        result.actions[rank].push_back(on_rank(schedule, action.action, rank).action);
+      }
+      continue;
+    }
     result.actions[action.rank].push_back(action.action);
     if (lane_of(action.action.op) != Lane::send) continue;
     const auto receive = match_of(beside, action);
@@ -383,6 +391,7 @@ Schedule complete(const Schedule& schedule, const CompletionOptions& options) {
       result = add_parameter_streaming(result, options.resident_stages);
     }
   }
+  if (options.share_vocabulary && !result.shares_vocabulary) result = share_vocabulary(result);
   if (!holds_any(result, {Op::send_forward, Op::receive_forward, Op::send_backward, Op::receive_backward,
                           Op::send_checkpoint, Op::receive_checkpoint})) {
     result = add_communication(result);

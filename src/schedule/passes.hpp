@@ -48,6 +48,7 @@ struct CompletionOptions {
   bool stream_parameters = false;    ///< from the host, as schedules do that say so themselves
   std::int32_t resident_stages = 2;  ///< stages whose parameters a device then holds at once
   std::int32_t offload_nearest = 0;  ///< as in add_activation_offload; 0: activations stay on the device
+  bool share_vocabulary = false;     ///< over all ranks (schedule/vocabulary.hpp)
 };
 
 /// All passes. Stages that the schedule itself marks as recomputing stand in place of those of the options. One whose

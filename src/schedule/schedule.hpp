@@ -54,7 +54,10 @@ struct Schedule {
   bool tied_embeddings = false;  ///< the last stage's head is the first stage's embedding: one more edge (semantics)
   bool needs_norm = false;       ///< a step holds only if the norm allows it: it waits for VALIDATE, or UNDO follows
   bool forward_only = false;     ///< evaluation: no backward, nothing kept
-  PerStage<bool> recompute;      ///< stages whose forward keeps its input only; R fills the rest again
+  /// Embedding, final norm, head and loss are not of the first and the last stage: each rank has a share of them, a
+  /// stage of its own behind the last one (share_of).
+  bool shares_vocabulary = false;
+  PerStage<bool> recompute;  ///< stages whose forward keeps its input only; R fills the rest again
   /// By backward stage, into how many parts a W may be cut (schedule/weight_parts); 1, or no entry: only whole ones.
   PerStage<std::uint8_t> weight_parts;
   /// Ranks in lockstep share their attention: F, B and I of a slot run together (schedule/lockstep).
@@ -71,9 +74,23 @@ struct Schedule {
   std::int32_t parts_of_weight(Stage stage) const {
     return weight_parts.contains(stage) ? std::max<std::int32_t>(weight_parts[stage], 1) : 1;
   }
-  /// What arrays by stage that serve both passes must hold.
-  std::int32_t most_stages() const { return std::max(shape.stages, ranks(Pass::backward).size()); }
+  /// What arrays by stage that serve both passes must hold, shares of the vocabulary included.
+  std::int32_t most_stages() const { return std::max(shape.stages, ranks(Pass::backward).size()) + shares(); }
+  /// The stages whose parameters are stepped: those of the backward pass, then the shares of the vocabulary.
+  std::int32_t stepped_stages() const { return ranks(Pass::backward).size() + shares(); }
+  /// The rank's share of the vocabulary. @pre shares_vocabulary
+  Stage share_of(Rank rank) const { return Stage{ranks(Pass::backward).size() + rank.value()}; }
+  bool is_share(Stage stage) const { return stage > last_stage(Pass::backward) && stage.value() < stepped_stages(); }
+  /// The rank of a stage of the pass, or of a share; empty if there is no such stage.
+  std::optional<Rank> rank_with(Pass pass, Stage stage) const {
+    if (ranks(pass).contains(stage)) return ranks(pass)[stage];
+    if (is_share(stage)) return Rank{stage.value() - share_of(Rank{0}).value()};
+    return std::nullopt;
+  }
   friend bool operator==(const Schedule&, const Schedule&) = default;
+
+ private:
+  std::int32_t shares() const { return shares_vocabulary ? shape.ranks : 0; }
 };
 
 }  // namespace penstock

@@ -42,13 +42,21 @@ bool is_eviction(Op op) {
   return op == Op::evict_forward || op == Op::evict_backward;
 }
 
+/// Whether the action's stage is one that has actions of its op.
+bool has_stage(const Schedule& schedule, const Action& action) {
+  if (!schedule.is_share(action.stage)) {
+    return !is_collective(action.op) && schedule.ranks(pass_of(action.op)).contains(action.stage);
+  }
+  return is_collective(action.op) || action.op == Op::fetch_forward || !names_micro_batch(action.op);
+}
+
 }  // namespace
 
 bool is_within(const Schedule& schedule, const Action& action) {
   if (action.op == Op::validate) return action == Action{Op::validate, Stage{0}, MicroBatch{0}, Slice{0}};
   const ScheduleShape& shape = schedule.shape;
   const bool per_micro_batch = names_micro_batch(action.op);
-  return schedule.ranks(pass_of(action.op)).contains(action.stage) &&
+  return has_stage(schedule, action) &&
          is_below(action.micro_batch.value(), per_micro_batch ? shape.micro_batches : 1) &&
          is_below(action.slice.value(), per_micro_batch ? shape.slices : 1) && has_part(schedule, action);
 }
@@ -143,8 +151,8 @@ std::optional<std::int32_t> ScheduleIndex::position_of(const ActionOnRank& node)
 }
 
 bool ScheduleIndex::contains(const Action& action) const {
-  const auto& ranks = schedule_->ranks(pass_of(action.op));
-  return ranks.contains(action.stage) && position_of({ranks[action.stage], action}).has_value();
+  const auto rank = schedule_->rank_with(pass_of(action.op), action.stage);
+  return rank && position_of({*rank, action}).has_value();
 }
 
 }  // namespace penstock

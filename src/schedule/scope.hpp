@@ -24,6 +24,12 @@ struct Scope {
   bool is_first() const { return stage().value() == 0; }
   bool is_last() const { return stage() == last; }
   bool is_last_slice() const { return action.slice.value() + 1 == schedule.shape.slices; }
+  /// Whether the stage's input comes from another action, and its output goes to one: at the ends of the model this is
+  /// so where the ranks share the vocabulary.
+  bool has_input() const { return !is_first() || schedule.shares_vocabulary; }
+  bool has_output() const { return !is_last() || schedule.shares_vocabulary; }
+  /// The action of the share of the vocabulary that this stage's rank has.
+  Action of_share(Op op) const { return at(op, schedule.share_of(ranks[stage()])); }
   bool is_decoupled() const { return schedule.backward.has_value(); }
   bool shares_rank(Stage other) const {
     return ranks.contains(other) && ranks.contains(stage()) && ranks[other] == ranks[stage()];

@@ -35,7 +35,7 @@ void visit_weight_gradient(const ScheduleIndex& index, Action action, const Visi
 }
 
 bool ties_two_stages(const Schedule& schedule) {
-  return schedule.tied_embeddings && schedule.ranks(Pass::backward).size() > 1;
+  return schedule.tied_embeddings && !schedule.shares_vocabulary && schedule.ranks(Pass::backward).size() > 1;
 }
 
 /// Whether a rank's steps wait for the global norm (the exact mode of clipping): its list has VALIDATE before STEP.
@@ -50,14 +50,17 @@ void visit_forward_needs(const Scope& scope, const Visit& visit) {
   if (!scope.is_first()) {
     const Stage before = scope.stage().previous();
     visit(scope.shares_rank(before) ? scope.at(Op::forward, before) : scope.same(Op::receive_forward));
+  } else if (scope.has_input()) {
+    visit(scope.of_share(Op::embed_forward));
   }
   if (scope.action.slice.value() > 0) visit(scope.at(Op::forward, scope.action.slice.previous()));
 }
 
-/// Where a stage's output gradient comes from; nothing on the last stage.
+/// Where a stage's output gradient comes from; nothing on the last stage, unless the ranks share the vocabulary.
 template <class Visit>
 void visit_output_gradient(const ScheduleIndex& index, const Scope& scope, const Visit& visit) {
-  if (scope.is_last()) return;
+  if (!scope.has_output()) return;
+  if (scope.is_last()) return visit(scope.of_share(Op::vocabulary_backward));
   const Stage after = scope.stage().next();
   visit(scope.shares_rank(after) ? input_gradient_of(index, scope.at(Op::backward, after))
                                  : scope.same(Op::receive_backward));
@@ -85,10 +88,30 @@ void visit_backward_needs(const ScheduleIndex& index, const Scope& scope, const 
   }
 }
 
+/// What a collective action needs: on the rank at the end of the model, the stage there.
+template <class Visit>
+void visit_collective_needs(const ScheduleIndex& index, const Scope& scope, const Visit& visit) {
+  switch (scope.action.op) {
+    case Op::vocabulary_forward:
+      return visit(scope.at(Op::forward, scope.schedule.last_stage()));
+    case Op::vocabulary_backward:
+      return visit(scope.same(Op::vocabulary_forward));
+    case Op::embed_backward:
+      return visit(input_gradient_of(index, scope.at(Op::backward, Stage{0})));
+    default:
+      return;
+  }
+}
+
 template <class Visit>
 void visit_every_weight_gradient(const ScheduleIndex& index, const Scope& scope, const Visit& visit) {
   for (const MicroBatch micro_batch : all<MicroBatch>(scope.schedule.shape.micro_batches)) {
     for (const Slice slice : all<Slice>(scope.schedule.shape.slices)) {
+      if (scope.schedule.is_share(scope.stage())) {
+        visit({Op::vocabulary_backward, scope.stage(), micro_batch, slice});
+        visit({Op::embed_backward, scope.stage(), micro_batch, slice});
+        continue;
+      }
       visit_weight_gradient(index, {Op::backward_weight, scope.stage(), micro_batch, slice}, visit);
     }
   }
@@ -156,6 +179,11 @@ void visit_needs(const ScheduleIndex& index, const ActionOnRank& node, const Vis
       return visit(scope.same(recomputes(scope.schedule, scope.stage()) ? Op::recompute : Op::forward));
     case Op::reload_activations:
       return visit(scope.same(Op::offload_activations));
+    case Op::embed_forward:
+    case Op::embed_backward:
+    case Op::vocabulary_forward:
+    case Op::vocabulary_backward:
+      return visit_collective_needs(index, scope, visit);
     case Op::receive_forward:
     case Op::receive_backward:
     case Op::fetch_backward:
@@ -169,7 +197,7 @@ void visit_needs(const ScheduleIndex& index, const ActionOnRank& node, const Vis
       if (ties_two_stages(scope.schedule) && scope.is_first()) visit(of_stage(Op::reduce, scope.last));
       return;
     case Op::validate:
-      for (const Stage stage : all<Stage>(scope.ranks.size())) visit(of_stage(Op::reduce, stage));
+      for (const Stage stage : all<Stage>(scope.schedule.stepped_stages())) visit(of_stage(Op::reduce, stage));
       return;
     case Op::step:
       return visit_step_needs(index, node, scope, visit);
@@ -184,14 +212,18 @@ void visit_needs(const ScheduleIndex& index, const ActionOnRank& node, const Vis
 /// Where a need of `node` runs: validate, evictions and fetches on the rank of who asks, any other on the rank of its
 /// stage.
 ActionOnRank on_its_rank(const Schedule& schedule, const ActionOnRank& node, const Action& need) {
-  const bool has_stage = need.op != Op::validate && schedule.ranks(pass_of(need.op)).contains(need.stage);
-  return {has_stage ? holder_of(schedule, need) : node.rank, need};
+  const auto holder = need.op == Op::validate ? std::nullopt : schedule.rank_with(pass_of(need.op), need.stage);
+  return {holder.value_or(node.rank), need};
 }
 
 }  // namespace
 
 Rank holder_of(const Schedule& schedule, const Action& action) {
-  return schedule.ranks(pass_of(action.op))[action.stage];
+  return *schedule.rank_with(pass_of(action.op), action.stage);
+}
+
+ActionOnRank on_rank(const Schedule& schedule, const Action& collective, Rank rank) {
+  return {rank, {collective.op, schedule.share_of(rank), collective.micro_batch, collective.slice}};
 }
 
 bool runs_early(const Schedule& schedule, const Action& action) {
@@ -207,6 +239,10 @@ Lane lane_of(Op op) {
     case Op::recompute:
     case Op::evict_forward:
     case Op::evict_backward:
+    case Op::embed_forward:
+    case Op::embed_backward:
+    case Op::vocabulary_forward:
+    case Op::vocabulary_backward:
       return Lane::compute;
     case Op::send_forward:
     case Op::send_backward:

@@ -36,6 +36,9 @@ std::optional<Rank> peer_of(const Schedule& schedule, const Action& action);
 /// RECV_C(s) of a backward stage s; empty for other ops.
 std::optional<ActionOnRank> match_of(const Schedule& schedule, const ActionOnRank& node);
 
+/// The same collective action on another rank: all ranks run it at once, so that they count as one node.
+ActionOnRank on_rank(const Schedule& schedule, const Action& collective, Rank rank);
+
 enum class MessageKind : std::uint8_t { activations, gradients, checkpoints };
 inline constexpr int message_kind_count = 3;
 

@@ -43,9 +43,9 @@ void append_forward_takes(const Scope& scope, std::vector<SymbolicBuffer>& out) 
     append_checkpoints(scope, out);
   } else if (!scope.schedule.forward_only && !recomputes(scope.schedule, scope.stage())) {
     append_activations(scope, out);
-    if (scope.is_last()) out.push_back(scope.buffer(BufferKind::logits));
+    if (!scope.has_output()) out.push_back(scope.buffer(BufferKind::logits));
   }
-  if (scope.is_last()) return;
+  if (!scope.has_output()) return;
   const Stage after = scope.stage().next();
   out.push_back(scope.shares_rank(after) ? scope.buffer(BufferKind::input, after) : scope.buffer(BufferKind::output));
 }
@@ -60,7 +60,7 @@ void append_backward_takes(const Scope& scope, std::vector<SymbolicBuffer>& out)
   if (scope.schedule.streams_parameters && scope.opens_gradients())
     out.push_back(scope.of_stage(BufferKind::gradients));
   if (scope.action.op == Op::backward_input) out.push_back(scope.buffer(BufferKind::weight_operands));
-  if (scope.is_first()) return;
+  if (!scope.has_input()) return;
   const Stage before = scope.stage().previous();
   out.push_back(scope.shares_rank(before) ? scope.buffer(BufferKind::output_gradient, before)
                                           : scope.buffer(BufferKind::input_gradient));
@@ -69,9 +69,8 @@ void append_backward_takes(const Scope& scope, std::vector<SymbolicBuffer>& out)
 void append_backward_frees(const Scope& scope, std::vector<SymbolicBuffer>& out) {
   if (scope.action.op == Op::backward) append_activations(scope, out);
   if (!scope.is_last_slice()) out.push_back(scope.buffer(BufferKind::key_value_gradients));
-  if (scope.is_last()) out.push_back(scope.buffer(BufferKind::logits));
-  if (!scope.is_first()) out.push_back(scope.buffer(scope.kept_input()));
-  if (!scope.is_last()) out.push_back(scope.buffer(BufferKind::output_gradient));
+  out.push_back(scope.buffer(scope.has_output() ? BufferKind::output_gradient : BufferKind::logits));
+  if (scope.has_input()) out.push_back(scope.buffer(scope.kept_input()));
 }
 
 /// The keys and values of earlier slices, to which a slice attends.
@@ -85,8 +84,8 @@ void append_compute_uses(const Scope& scope, std::vector<SymbolicBuffer>& out) {
   const Op op = scope.action.op;
   out.push_back(scope.parameters());
   out.push_back(SymbolicBuffer{});
-  if (scope.is_first() || scope.is_last()) out.push_back(scope.of_stage(BufferKind::tokens));
-  if (!scope.is_first() && op != Op::backward_weight) {
+  if (!scope.has_input() || !scope.has_output()) out.push_back(scope.of_stage(BufferKind::tokens));
+  if (scope.has_input() && op != Op::backward_weight) {
     out.push_back(scope.buffer(op == Op::forward ? BufferKind::input : scope.kept_input()));
   }
   if (op != Op::backward_weight) append_keys_and_values(scope, out);
@@ -96,7 +95,44 @@ void append_compute_uses(const Scope& scope, std::vector<SymbolicBuffer>& out) {
   if (op == Op::backward_weight) return out.push_back(scope.buffer(BufferKind::weight_operands));
   append_earlier_slices(scope, BufferKind::key_value_gradients, out);
   if (!scope.is_last_slice()) out.push_back(scope.buffer(BufferKind::key_value_gradients));
-  out.push_back(scope.buffer(scope.is_last() ? BufferKind::logits : BufferKind::output_gradient));
+  out.push_back(scope.buffer(scope.has_output() ? BufferKind::output_gradient : BufferKind::logits));
+}
+
+/// A buffer of a collective action on the rank at one end of the model: of its first stage, or of its last.
+void append_of_end(const Scope& scope, BufferKind kind, Stage end, std::vector<SymbolicBuffer>& out) {
+  if (scope.schedule.share_of(scope.schedule.rank_of[end]) == scope.stage()) out.push_back(scope.buffer(kind, end));
+}
+
+void append_collective_takes(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  const Op op = scope.action.op;
+  if (op == Op::embed_forward) append_of_end(scope, BufferKind::input, Stage{0}, out);
+  if (op == Op::vocabulary_forward && !scope.schedule.forward_only) out.push_back(scope.buffer(BufferKind::logits));
+  if (op == Op::vocabulary_backward) {
+    append_of_end(scope, BufferKind::output_gradient, scope.schedule.last_stage(), out);
+  }
+}
+
+void append_collective_frees(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  const Op op = scope.action.op;
+  if (op == Op::embed_backward) append_of_end(scope, BufferKind::input_gradient, Stage{0}, out);
+  if (op == Op::vocabulary_backward) out.push_back(scope.buffer(BufferKind::logits));
+  if (op == Op::vocabulary_backward || (op == Op::vocabulary_forward && scope.schedule.forward_only)) {
+    append_of_end(scope, BufferKind::output, scope.schedule.last_stage(), out);
+  }
+}
+
+/// What a collective action works with beside what it takes.
+void append_collective_uses(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  const Op op = scope.action.op;
+  out.push_back(scope.of_stage(BufferKind::parameters));
+  out.push_back(SymbolicBuffer{});
+  out.push_back(scope.of_stage(BufferKind::tokens));
+  if (op == Op::vocabulary_forward) {
+    append_of_end(scope, BufferKind::output, scope.schedule.last_stage(), out);
+  } else if (op != Op::embed_forward) {
+    out.push_back(scope.of_stage(BufferKind::gradients));
+    append_collective_frees(scope, out);
+  }
 }
 
 }  // namespace
@@ -158,8 +194,13 @@ void append_takes(const Schedule& schedule, const ActionOnRank& node, std::vecto
       return append_backward_takes(scope, out);
     case Op::recompute:
       append_activations(scope, out);
-      if (scope.is_last()) out.push_back(scope.buffer(BufferKind::logits));
+      if (!scope.has_output()) out.push_back(scope.buffer(BufferKind::logits));
       return;
+    case Op::embed_forward:
+    case Op::embed_backward:
+    case Op::vocabulary_forward:
+    case Op::vocabulary_backward:
+      return append_collective_takes(scope, out);
     case Op::receive_forward:
       return out.push_back(scope.buffer(BufferKind::input));
     case Op::receive_backward:
@@ -194,12 +235,17 @@ void append_frees(const Schedule& schedule, const ActionOnRank& node, std::vecto
   switch (node.action.op) {
     case Op::forward:
       if (keeps_key_values(scope) && scope.is_last_slice()) append_earlier_slices(scope, BufferKind::key_values, out);
-      if ((schedule.forward_only || schedule.backward) && !scope.is_first())
+      if ((schedule.forward_only || schedule.backward) && scope.has_input())
         out.push_back(scope.buffer(BufferKind::input));
       return;
     case Op::backward:
     case Op::backward_input:
       return append_backward_frees(scope, out);
+    case Op::embed_forward:
+    case Op::embed_backward:
+    case Op::vocabulary_forward:
+    case Op::vocabulary_backward:
+      return append_collective_frees(scope, out);
     case Op::backward_weight:
       if (!scope.completes_weight_gradient()) return;
       append_activations(scope, out);
@@ -243,6 +289,12 @@ void append_uses(const Schedule& schedule, const ActionOnRank& node, std::vector
     case Op::backward_weight:
     case Op::recompute:
       append_compute_uses(scope, out);
+      break;
+    case Op::embed_forward:
+    case Op::embed_backward:
+    case Op::vocabulary_forward:
+    case Op::vocabulary_backward:
+      append_collective_uses(scope, out);
       break;
     case Op::send_forward:
     case Op::send_backward:

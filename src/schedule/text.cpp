@@ -25,13 +25,13 @@ std::string_view unquoted(std::string_view cell) {
   return is_quoted ? trimmed(cell.substr(1, cell.size() - 2)) : cell;
 }
 
-/// Whether a schedule with the op keeps parameters on the device for a while only.
 /// Whether a schedule that only evaluates can have the op.
 bool is_in_evaluation(Op op) {
   return op == Op::forward || op == Op::send_forward || op == Op::receive_forward || op == Op::fetch_forward ||
-         op == Op::evict_forward;
+         op == Op::evict_forward || op == Op::embed_forward || op == Op::vocabulary_forward;
 }
 
+/// Whether a schedule with the op keeps parameters on the device for a while only.
 bool ends_a_stay(Op op) {
   return op == Op::evict_forward || op == Op::evict_backward;
 }
@@ -49,6 +49,9 @@ class CsvReader {
 
   Schedule read(std::string_view text) {
     read_rows(text);
+    for (const auto& row : rows_) {
+      for (const Read& read : row) shares_vocabulary_ = shares_vocabulary_ || is_collective(read.action.op);
+    }
     for (const auto& row : rows_) {
       for (const Read& read : row) widen(read.action);
     }
@@ -100,9 +103,14 @@ class CsvReader {
   void widen(const Action& action) {
     decoupled_ = decoupled_ || action.op == Op::send_checkpoint || action.op == Op::receive_checkpoint;
     auto& stages = pass_of(action.op) == Pass::forward ? shape_.stages : backward_stages_;
-    stages = std::max(stages, action.stage.value() + 1);
+    if (!may_be_of_share(action.op)) stages = std::max(stages, action.stage.value() + 1);
     shape_.micro_batches = std::max(shape_.micro_batches, action.micro_batch.value() + 1);
     shape_.slices = std::max(shape_.slices, action.slice.value() + 1);
+  }
+
+  /// Shares of the vocabulary are numbered behind the stages, which actions that both have cannot count.
+  bool may_be_of_share(Op op) const {
+    return shares_vocabulary_ && (is_collective(op) || op == Op::fetch_forward || !names_micro_batch(op));
   }
 
   /// Checkpoints are sent where the two passes are cut into stages of their own; else they share the larger number.
@@ -162,6 +170,7 @@ class CsvReader {
     visit([&](const Cell& cell, Rank rank, const Action& action) {
       if (action.op == Op::validate || action.op == Op::send_checkpoint) return;
       const bool is_backward = decoupled_ && pass_of(action.op) == Pass::backward;
+      if (may_be_of_share(action.op) && !rank_of_.contains(action.stage)) return;  // rule V1 looks at them
       const Rank place = (is_backward ? backward_rank_of_ : rank_of_)[action.stage];
       if (place == rank) return;
       cell.refuse("stage {} has its {}s in row {}; expected all its actions there", action.stage,
@@ -196,6 +205,7 @@ class CsvReader {
     schedule.rank_of = rank_of_;
     schedule.forward_only = true;
     schedule.weight_parts = weight_parts_;
+    schedule.shares_vocabulary = shares_vocabulary_;
     if (decoupled_) schedule.backward = backward_stages();
     schedule.recompute = PerStage<bool>(decoupled_ ? backward_stages_ : shape_.stages, decoupled_);
     for (const auto& row : rows_) {
@@ -223,6 +233,7 @@ class CsvReader {
   ScheduleShape shape_;
   PerStage<Rank> rank_of_;
   bool decoupled_ = false;  // the passes have stages of their own
+  bool shares_vocabulary_ = false;
   std::int32_t backward_stages_ = 1;
   PerStage<Rank> backward_rank_of_;
   PerStage<std::uint8_t> weight_parts_;

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::int32_t id_limit = 1'000'000;  // stages, micro-batches and slices stay below
 constexpr std::string_view op_list =
-    "F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, SEND_C, RECV_C, OFFLOAD_A, RELOAD_A, FETCH_F, FETCH_B, EVICT_F, "
-    "EVICT_B, OFFLOAD_G, REDUCE, STEP, UNDO, VALIDATE";
+    "F, B, I, W, R, SEND_F, RECV_F, SEND_B, RECV_B, SEND_C, RECV_C, OFFLOAD_A, RELOAD_A, EF, EB, VF, VB, FETCH_F, "
+    "FETCH_B, EVICT_F, EVICT_B, OFFLOAD_G, REDUCE, STEP, UNDO, VALIDATE";
 
 // PyTorch's actions on sharded parameters, which mean nothing where parameters stay resident and reductions are
 // derived.

@@ -90,6 +90,9 @@ bool check_tables(const Schedule& schedule, Findings& findings) {
       return refuse(fmt::format("stage {} is placed on rank {}; ranks are below {}", stage, ranks[stage], shape.ranks));
     }
   }
+  if (schedule.shares_vocabulary && (schedule.backward || schedule.streams_parameters)) {
+    return refuse("ranks share the vocabulary, and parameters are streamed; expected one or the other");
+  }
   const std::string fault = fault_of_backward_stages(schedule);
   return fault.empty() || refuse(fault);
 }
@@ -104,7 +107,8 @@ void check_placement(const Schedule& schedule, Findings& findings) {
                      schedule.ranks(pass_of(action.op)).size(), schedule.shape.micro_batches, schedule.shape.slices,
                      expected_of_part(schedule, action));
       } else if (!is_placed(schedule, at.node())) {
-        findings.add(Rule::placement, at, "stage {} is on rank {}; list the action there", action.stage,
+        findings.add(Rule::placement, at, "{} {} is on rank {}; list the action there",
+                     schedule.is_share(action.stage) ? "share" : "stage", action.stage,
                      expected_rank(schedule, action));
       }
     }

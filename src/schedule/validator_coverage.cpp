@@ -41,14 +41,17 @@ void check_duplicates(const ScheduleIndex& index, Findings& findings) {
 /// What a forward-only schedule may hold.
 bool belongs_to_forward(const Schedule& schedule, Op op) {
   if (op == Op::fetch_forward || op == Op::evict_forward) return schedule.streams_parameters;
-  return op == Op::forward || op == Op::send_forward || op == Op::receive_forward;
+  return op == Op::forward || op == Op::send_forward || op == Op::receive_forward || op == Op::embed_forward ||
+         op == Op::vocabulary_forward;
 }
 
 void check_forward_only(const Schedule& schedule, Findings& findings) {
   visit_placed(schedule, [&](const Placed& at) {
     if (belongs_to_forward(schedule, at.action.op)) return;
     findings.add(rule_of(at.action.op), at, "the schedule is forward-only; expected F, SEND_F and RECV_F{}",
-                 schedule.streams_parameters ? ", FETCH_F and EVICT_F" : "");
+                 schedule.streams_parameters  ? ", FETCH_F and EVICT_F"
+                 : schedule.shares_vocabulary ? ", EF and VF"
+                                              : "");
   });
 }
 
@@ -151,7 +154,7 @@ void check_each_stage(const ScheduleIndex& index, Findings& findings) {
   std::vector ops{Op::offload_gradients, Op::reduce, Op::step};
   // Streamed parameters are fetched where they are used; that they are is V6.
   if (!schedule.streams_parameters) ops.push_back(Op::fetch_forward);
-  for (const Stage stage : all<Stage>(schedule.ranks(Pass::backward).size())) {
+  for (const Stage stage : all<Stage>(schedule.stepped_stages())) {
     for (const Op op : ops) {
       const Action action = host_action(op, stage);
       if (index.contains(action)) continue;
@@ -165,9 +168,8 @@ void check_each_stage(const ScheduleIndex& index, Findings& findings) {
 /// Whether the steps of all stages stand on the same side of their rank's VALIDATE.
 void check_one_mode(const ScheduleIndex& index, Findings& findings) {
   std::optional<bool> first_waits;
-  const auto& ranks = index.schedule().ranks(Pass::backward);
-  for (const Stage stage : all<Stage>(ranks.size())) {
-    const Rank rank = ranks[stage];
+  for (const Stage stage : all<Stage>(index.schedule().stepped_stages())) {
+    const Rank rank = *index.schedule().rank_with(Pass::backward, stage);
     const Action step = host_action(Op::step, stage);
     const auto position = index.position_of({rank, step});
     const auto validate = index.position_of({rank, host_action(Op::validate, Stage{0})});
@@ -188,10 +190,9 @@ void check_one_mode(const ScheduleIndex& index, Findings& findings) {
 /// is then stepped once net of what is undone. So it is where other stages have theirs, as all follow one verdict.
 void check_undos(const ScheduleIndex& index, Findings& findings) {
   const Schedule& schedule = index.schedule();
-  const auto& ranks = schedule.ranks(Pass::backward);
   const bool takes_back = steps_wait_of(schedule) == StepsWait::speculative;
-  for (const Stage stage : all<Stage>(ranks.size())) {
-    const Rank rank = ranks[stage];
+  for (const Stage stage : all<Stage>(schedule.stepped_stages())) {
+    const Rank rank = *schedule.rank_with(Pass::backward, stage);
     const Action undo = host_action(Op::undo, stage);
     const auto step = index.position_of({rank, host_action(Op::step, stage)});
     const auto validate = index.position_of({rank, host_action(Op::validate, Stage{0})});
@@ -206,6 +207,25 @@ void check_undos(const ScheduleIndex& index, Findings& findings) {
                    "`{}` is missing; `{}` stands before VALIDATE, so that what the norm forbids must be taken back "
                    "behind it",
                    findings.text(undo), findings.text(host_action(Op::step, stage)));
+    }
+  }
+}
+
+/// Every rank takes part in each collective action.
+void check_shares(const ScheduleIndex& index, Findings& findings) {
+  const Schedule& schedule = index.schedule();
+  std::vector ops{Op::embed_forward, Op::vocabulary_forward};
+  if (!schedule.forward_only) ops.insert(ops.end(), {Op::vocabulary_backward, Op::embed_backward});
+  for (const Rank rank : all<Rank>(schedule.shape.ranks)) {
+    for (const MicroBatch micro_batch : all<MicroBatch>(schedule.shape.micro_batches)) {
+      for (const Slice slice : all<Slice>(schedule.shape.slices)) {
+        for (const Op op : ops) {
+          const Action action{op, schedule.share_of(rank), micro_batch, slice};
+          if (index.contains(action)) continue;
+          findings.add(Rule::coverage, rank, "`{}` is missing; all ranks share the vocabulary, and run {} together",
+                       findings.text(action), name_of(op));
+        }
+      }
     }
   }
 }
@@ -226,6 +246,7 @@ void check_coverage(const ScheduleIndex& index, Findings& findings) {
   };
   each_cell(Pass::forward, [](const CellCoverage& cell) { cell.check_forward(); });
   if (!schedule.forward_only) each_cell(Pass::backward, [](const CellCoverage& cell) { cell.check_backward(); });
+  if (schedule.shares_vocabulary) check_shares(index, findings);
 }
 
 void check_host(const ScheduleIndex& index, Findings& findings) {

@@ -143,6 +143,7 @@ class CycleText {
     const ActionOnRank action = graph_.action_of(node);
     std::string text = fmt::format("rank {}'s `{}` (action {})", action.rank, findings_.text(action.action),
                                    graph_.position_of(node) + 1);
+    if (is_collective(action.action.op)) return text + " with those of all ranks";
     const auto receive = lane_of(action.action.op) == Lane::send ? match_of(schedule_, action) : std::nullopt;
     if (!receive) return text;
     return fmt::format("{} with rank {}'s `{}`", text, receive->rank, findings_.text(receive->action));

@@ -151,9 +151,11 @@ void check_needs(const ScheduleIndex& index, Findings& findings) {
 void check_accumulation(const Schedule& schedule, Findings& findings) {
   AdditionOrder with_inputs{schedule, Op::backward_input, findings};
   AdditionOrder with_weights{schedule, Op::backward_weight, findings};
+  // A share's table and head have gradients of their own, tied ones too.
+  AdditionOrder of_heads{schedule, Op::vocabulary_backward, findings};
+  AdditionOrder of_tables{schedule, Op::embed_backward, findings};
   visit_placed(schedule, [&](const Placed& at) {
-    with_inputs.see(at);
-    with_weights.see(at);
+    for (AdditionOrder* order : {&with_inputs, &with_weights, &of_heads, &of_tables}) order->see(at);
   });
 }
 
@@ -163,7 +165,8 @@ void check_versions(const ScheduleIndex& index, Findings& findings) {
   visit_placed(schedule, [&](const Placed& at) {
     // Decoupled: the backward of a stage comes after all forwards of its layers, so that its own uses are the last.
     const bool counts = !schedule.backward || pass_of(at.action.op) == Pass::backward;
-    if (at.action.op <= Op::recompute && counts) last_use[at.action.stage] = at;
+    const bool uses = at.action.op <= Op::recompute || is_collective(at.action.op);
+    if (uses && counts) last_use[at.action.stage] = at;
   });
   visit_placed(schedule, [&](const Placed& at) {
     const bool refreshes = at.action.op == Op::fetch_forward && !schedule.streams_parameters;

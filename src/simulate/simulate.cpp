@@ -64,10 +64,8 @@ class Recorder {
   void add_span(const ActionOnRank& action, std::int32_t position) {
     const auto match = match_of(index_.schedule(), action);
     const auto match_position = match ? index_.position_of(*match) : std::nullopt;
-    // A receive lies where its send does.
     const bool follows = lane_of(action.action.op) == Lane::receive && match_position;
-    const std::int32_t node =
-        follows ? graph_.node_of(match->rank, *match_position) : graph_.node_of(action.rank, position);
+    const std::int32_t node = graph_.representative(graph_.node_of(action.rank, position));
     Span span;
     span.rank = action.rank.value();
     span.lane = lane_of(action.action.op);

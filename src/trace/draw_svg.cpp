@@ -105,7 +105,7 @@ class SvgDrawing {
       last_slice_ = std::max(last_slice_, span.action.slice.value());
       ops_.insert(span.action.op);
       // VALIDATE has no stage: its 0 would make another rank's stage look like the second of two.
-      if (is_per_micro_batch(span.action.op)) stages_[{span.rank, pass_of(span.action.op)}].insert(span.action.stage);
+      if (is_of_layers(span.action.op)) stages_[{span.rank, pass_of(span.action.op)}].insert(span.action.stage);
     }
     for (const auto& [rank, stages] : stages_) most_stages_ = std::max(most_stages_, stages.size());
     if (end > start) {
@@ -215,11 +215,14 @@ class SvgDrawing {
     if (span.lane == Lane::compute) draw_label(span, x + width / 2, row, width, text_color_on(color));
   }
 
-  /// From 0 (first stage of its rank, first slice) to 1 (last of both); whole-stage ops have one shade.
+  /// Whether the op works on slices of a stage of layers, of which a rank may have several.
+  static bool is_of_layers(Op op) { return is_per_micro_batch(op) && !is_collective(op); }
+
+  /// From 0 (first stage of its rank, first slice) to 1 (last of both); all other ops have one shade.
   double shade_of(const Span& span) const {
     const auto slices = static_cast<double>(last_slice_ + 1);
     const double shades = static_cast<double>(most_stages_) * slices;
-    if (shades < 2 || !is_per_micro_batch(span.action.op)) return 0;
+    if (shades < 2 || !is_of_layers(span.action.op)) return 0;
     const auto& stages = stages_.at({span.rank, pass_of(span.action.op)});
     const auto stage = static_cast<double>(std::distance(stages.begin(), stages.find(span.action.stage)));
     return (stage * slices + span.action.slice.value()) / (shades - 1);

@@ -35,6 +35,12 @@ Color color_of(Op op) {
       return {236, 208, 160};
     case Op::reload_activations:
       return {222, 186, 208};
+    case Op::embed_forward:
+    case Op::vocabulary_forward:
+      return {96, 150, 196};
+    case Op::embed_backward:
+    case Op::vocabulary_backward:
+      return {104, 176, 120};
     case Op::fetch_forward:
       return {226, 160, 196};
     case Op::fetch_backward:
@@ -94,6 +100,13 @@ std::string_view words_for(Op op) {
     case Op::offload_activations:
     case Op::reload_activations:
       return "activations";
+    case Op::embed_forward:
+    case Op::embed_backward:
+      return "embedding";
+    case Op::vocabulary_forward:
+      return "output layer";
+    case Op::vocabulary_backward:
+      return "its gradient";
     case Op::fetch_forward:
     case Op::fetch_backward:
     case Op::evict_forward:

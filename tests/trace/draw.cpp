@@ -102,6 +102,24 @@ TEST(DrawSvg, IsAsWideAsNumbersOfMicroBatchesNeed) {
   }
 }
 
+TEST(DrawSvg, TellsWhatAllRanksDoTogetherFromTheirStages) {
+  Timeline timeline{"shared", 2, {}, {}};
+  for (const std::int32_t rank : {0, 1}) {
+    for (const auto& [op, start] :
+         {std::pair{Op::embed_forward, 0.0}, {Op::forward, 1.0}, {Op::vocabulary_forward, 3.0}}) {
+      timeline.spans.push_back(testing::span(rank, op, 0, start, start + 1));
+      if (is_collective(op)) timeline.spans.back().action.stage = Stage{2 + rank};
+    }
+  }
+
+  const std::string svg = draw_svg(timeline);
+
+  EXPECT_EQ(count_of(svg, "<title>"), 6U);
+  EXPECT_THAT(svg, HasSubstr("EF embedding"));
+  EXPECT_THAT(svg, HasSubstr("VF output layer"));
+  EXPECT_THAT(svg, Not(HasSubstr("stages of a rank")));
+}
+
 TEST(DrawSvg, EscapesTheNameOfTheSchedule) {
   auto timeline = gpipe_timeline(1, 1);
   timeline.schedule = "a<b & \"c\"\n";
