@@ -26,6 +26,7 @@
 #include <string_view>
 
 #include "base/units.hpp"
+#include "kernels/targets.hpp"
 #include "kernels/tensor.hpp"
 
 namespace penstock {
@@ -90,6 +91,7 @@ class Kernels {
   virtual void embedding(Matrix out, ConstMatrix tokens, ConstMatrix token_table, ConstMatrix position_table,
                          std::int64_t tokens_per_sequence, std::int64_t first_position) = 0;
   /// token_gradient[V, C] += rows of gradient[T, C] by token, in order of t; position_gradient (may be empty) likewise.
+  /// A token below 0 is of another table: its row is added to its position alone.
   virtual void embedding_gradient(Matrix token_gradient, Matrix position_gradient, ConstMatrix gradient,
                                   ConstMatrix tokens, std::int64_t tokens_per_sequence,
                                   std::int64_t first_position) = 0;
@@ -180,9 +182,10 @@ class Kernels {
 
   // --- loss ---------------------------------------------------------------------------------------------------------
   /// losses[1, T] (A) = log_sum_exp[1, T] - logits[t, target[t]]; logits[T, V] (A); targets i32 [1, T], below 0: not
-  /// counted, loss 0.
+  /// counted (or target_elsewhere), loss 0.
   virtual void cross_entropy(Matrix losses, Matrix log_sum_exp, ConstMatrix logits, ConstMatrix targets) = 0;
-  /// logits_gradient[T, V] (S) = scale * (softmax(logits) - onehot(target)), rows without a target 0.
+  /// logits_gradient[T, V] (S) = scale * (softmax(logits) - onehot(target)), rows without a target 0; those with
+  /// target_elsewhere have no onehot part.
   virtual void cross_entropy_gradient(Matrix logits_gradient, ConstMatrix logits, ConstMatrix log_sum_exp,
                                       ConstMatrix targets, double scale) = 0;
 };

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/parameters.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
+
+#include "base/error.hpp"
 
 namespace penstock {
 namespace {
@@ -129,6 +132,27 @@ std::vector<Parameter> parameters_of_stage(const ModelSpec& spec, Layer begin, L
   }
   if (last) append_head(list, spec, first);
   return list;
+}
+
+std::vector<Parameter> parameters_of_share(const ModelSpec& spec, std::int64_t rows, bool first, bool last) {
+  std::vector<Parameter> list;
+  for (Parameter& parameter : parameters_of_stage(spec, Layer{0}, Layer{0}, true, true)) {
+    const bool is_cut =
+        parameter.role == ParameterRole::token_embedding || parameter.role == ParameterRole::head_weight;
+    if (is_cut) parameter.rows = rows;
+    if (is_cut || (parameter.role == ParameterRole::position_embedding ? first : last)) {
+      list.push_back(std::move(parameter));
+    }
+  }
+  return list;
+}
+
+std::int32_t canonical_index(const ModelSpec& spec, std::string_view name) {
+  const auto all_parameters = parameters_of(spec);
+  const auto found = std::find_if(all_parameters.begin(), all_parameters.end(),
+                                  [&](const Parameter& parameter) { return parameter.name == name; });
+  require(found != all_parameters.end(), "the model has no parameter {}", name);
+  return static_cast<std::int32_t>(found - all_parameters.begin());
 }
 
 std::int32_t canonical_begin(const ModelSpec& spec, Layer begin) {

@@ -63,6 +63,14 @@ std::vector<Parameter> parameters_of(const ModelSpec& spec);
 /// one table, at the front.
 std::vector<Parameter> parameters_of_stage(const ModelSpec& spec, Layer begin, Layer end, bool first, bool last);
 
+/// The parameters of a share of the vocabulary of `rows` rows, in canonical order: rows of the
+/// token table (tied: of the head too), the position table (`first`, gpt2), the final norm (`last`), rows of the head.
+/// Their names are those of the whole parameters, their shapes those of the rows.
+std::vector<Parameter> parameters_of_share(const ModelSpec& spec, std::int64_t rows, bool first, bool last);
+
+/// The place in parameters_of of a parameter by its name. @throws Error internal if the model has none of this name
+std::int32_t canonical_index(const ModelSpec& spec, std::string_view name);
+
 /// The place in parameters_of of the first parameter of the stage that begins with layer `begin`; 0 for the first
 /// stage. The others follow it, but for a last stage's copy of a tied table.
 std::int32_t canonical_begin(const ModelSpec& spec, Layer begin);

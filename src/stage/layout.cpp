@@ -5,31 +5,11 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "stage/layout_builder.hpp"
 #include "stage/offload.hpp"
 
 namespace penstock {
 namespace {
-
-// Lays tensors into a buffer, one after the other.
-class LayoutBuilder {
- public:
-  TensorSlot add(std::string name, DType type, std::int64_t rows, std::int64_t columns) {
-    TensorSlot slot{std::move(name), type, rows, columns, Bytes{end_}};
-    end_ = round_up(end_ + rows * columns * size_of(type), slot_alignment);
-    largest_ = std::max(largest_, end_);
-    tensors_.push_back(slot);
-    return slot;
-  }
-  /// What follows a rewind shares the memory after the mark with what was added since.
-  std::int64_t mark() const { return end_; }
-  void rewind(std::int64_t mark) { end_ = mark; }
-  BufferLayout finish() { return {std::move(tensors_), Bytes{round_up(largest_, buffer_alignment)}}; }
-
- private:
-  std::vector<TensorSlot> tensors_;
-  std::int64_t end_ = 0;
-  std::int64_t largest_ = 0;
-};
 
 // Adds tensors of one block under a common prefix.
 class BlockBuilder {
@@ -233,13 +213,6 @@ ParameterLayout gradients_layout_of(const StageShape& shape) {
   return layout;
 }
 
-BufferLayout tokens_of(const StageShape& shape) {
-  LayoutBuilder builder;
-  if (shape.first) builder.add("tokens", DType::i32, 1, shape.rows());
-  if (shape.last) builder.add("targets", DType::i32, 1, shape.rows());
-  return builder.finish();
-}
-
 BufferLayout stream_of(const StageShape& shape) {
   LayoutBuilder builder;
   builder.add("stream", shape.storage, shape.rows(), shape.model.hidden);
@@ -271,7 +244,7 @@ Bytes StageLayouts::workspace() const {
   return std::max(forward_work.buffer.bytes, backward_work.buffer.bytes);
 }
 
-SliceLayouts::SliceLayouts(const StageShape& shape) : shape_{shape}, tokens_{tokens_of(shape)} {
+SliceLayouts::SliceLayouts(const StageShape& shape) : shape_{shape}, tokens_{tokens_layout(shape)} {
   for (const Slice slice : all<Slice>(shape.slices)) {
     ranges_.push_back(shape.tokens_of(slice));
     StageShape one = shape;
@@ -292,6 +265,13 @@ const TokenRange& SliceLayouts::range_of(Slice slice) const {
 
 const StageLayouts& SliceLayouts::of(Slice slice) const {
   return layouts_.at(range_of(slice).count);
+}
+
+BufferLayout tokens_layout(const StageShape& shape) {
+  LayoutBuilder builder;
+  if (shape.first) builder.add("tokens", DType::i32, 1, shape.rows());
+  if (shape.last) builder.add("targets", DType::i32, 1, shape.rows());
+  return builder.finish();
 }
 
 DType accumulation_of(DType storage) {

@@ -131,6 +131,9 @@ class SliceLayouts {
   BufferLayout tokens_;
 };
 
+/// "tokens" of a first stage, then "targets" of a last one, i32 [1, rows] of a whole micro-batch.
+BufferLayout tokens_layout(const StageShape& shape);
+
 /// Type of statistics, logits and weight gradients.
 DType accumulation_of(DType storage);
 

@@ -205,7 +205,7 @@ std::vector<Operation> table_operations() {
         .a("dwords", 19, width)
         .a("dpositions", tokens + 6, width)
         .s("dout", tokens, width)
-        .i("tokens", tokens, 0, 19)
+        .i("tokens", tokens, -3, 19)
         .tensors;
   };
   return {{"embedding",
@@ -508,12 +508,33 @@ std::vector<Operation> loss_operations() {
     maker.tensors["lse"].set(exact["lse"].values());
     return maker.tensors;
   };
+  // Of a part of the vocabulary: some targets are among the logits of another part.
+  const auto make_part = [make](DType storage, std::int64_t tokens) {
+    Tensors tensors = make(storage, tokens);
+    std::vector<double> targets = tensors["targets"].values();
+    std::replace(targets.begin(), targets.end(), -2.0, static_cast<double>(target_elsewhere));
+    tensors["targets"].set(targets);
+    return tensors;
+  };
   return {{"cross_entropy",
            make,
            [](Kernels& k, Tensors& t) {
              k.cross_entropy(t["losses"].matrix(), t["lse"].matrix(), t["logits"].matrix(), t["targets"].matrix());
            },
            {"losses", "lse"}},
+          {"cross_entropy_of_a_part",
+           make_part,
+           [](Kernels& k, Tensors& t) {
+             k.cross_entropy(t["losses"].matrix(), t["lse"].matrix(), t["logits"].matrix(), t["targets"].matrix());
+           },
+           {"losses", "lse"}},
+          {"cross_entropy_gradient_of_a_part",
+           make_part,
+           [](Kernels& k, Tensors& t) {
+             k.cross_entropy_gradient(t["dlogits"].matrix(), t["logits"].matrix(), t["lse"].matrix(),
+                                      t["targets"].matrix(), 0.37);
+           },
+           {"dlogits"}},
           {"cross_entropy_gradient",
            make,
            [](Kernels& k, Tensors& t) {

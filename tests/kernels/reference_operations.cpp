@@ -51,6 +51,18 @@ TEST_F(ReferenceKernels, AddEmbeddingGradientsByTokenAndPosition) {
   EXPECT_THAT(positions.values(), ElementsAre(0, 101.25, 1010));
 }
 
+TEST_F(ReferenceKernels, AddNothingToTheTableForTokensOfAnother) {
+  Tensor tokens{DType::i32, 1, 4, {2, -1, 1, -1}};
+  Tensor gradient{DType::f64, 4, 1, {1, 10, 100, 1000}};
+  Tensor table{DType::f64, 3, 1, {0.5, 0, 0}};
+  Tensor positions{DType::f64, 3, 1, {0, 0.25, 0}};
+
+  kernels_->embedding_gradient(table, positions, gradient, tokens, 2, 1);
+
+  EXPECT_THAT(table.values(), ElementsAre(0.5, 100, 1));
+  EXPECT_THAT(positions.values(), ElementsAre(0, 101.25, 1010));
+}
+
 TEST_F(ReferenceKernels, DivideByTheRootMeanSquare) {
   Tensor in{DType::f64, 2, 2, {1, 7, 0, 0}};
   Tensor weight{DType::f64, 1, 2, {1, 2}};
@@ -305,6 +317,21 @@ TEST_F(ReferenceKernels, PullLogitsTowardsTheTarget) {
 
   const auto near = [](double value) { return DoubleNear(value, 8 * tolerance); };
   EXPECT_THAT(gradient.values(), ElementsAre(near(0.5), near(0.5), near(0.5), near(-1.5), 0, 0, 0, 0));
+}
+
+TEST_F(ReferenceKernels, PullNoLogitOfAPartWithoutTheTarget) {
+  Tensor logits{DType::f64, 2, 2, {7, 7, 7, 7}};
+  Tensor targets{DType::i32, 1, 2, {static_cast<double>(target_elsewhere), -1}};
+  Tensor log_sum_exp{DType::f64, 1, 2, {7 + 2 * std::numbers::ln2, 7 + 2 * std::numbers::ln2}};
+  Tensor gradient{DType::f64, 2, 2};
+  Tensor losses{DType::f64, 1, 2};
+
+  kernels_->cross_entropy_gradient(gradient, logits, log_sum_exp, targets, 2.0);
+  kernels_->cross_entropy(losses, log_sum_exp, logits, targets);
+
+  const auto near = [](double value) { return DoubleNear(value, 8 * tolerance); };
+  EXPECT_THAT(gradient.values(), ElementsAre(near(0.5), near(0.5), 0, 0));
+  EXPECT_THAT(losses.values(), ElementsAre(0, 0));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/host/host_kernels.hpp"
 
@@ -16,10 +17,12 @@ void expect_sequences(std::string_view operation, std::int64_t rows, std::int64_
           "{}: {} rows are no whole number of sequences of {} tokens", operation, rows, tokens_per_sequence);
 }
 
-void expect_tokens(std::string_view operation, const ConstMatrix& tokens, std::int64_t vocabulary) {
+/// Numbers from `least` up: a token below 0 is of another table.
+void expect_tokens(std::string_view operation, const ConstMatrix& tokens, std::int64_t vocabulary,
+                   std::int32_t least = 0) {
   for (std::int64_t t = 0; t < tokens.columns; ++t) {
     const std::int32_t token = tokens.as<std::int32_t>()[t];
-    require(token >= 0 && token < vocabulary, "{}: token {} at row {} is outside the vocabulary of {}", operation,
+    require(token >= least && token < vocabulary, "{}: token {} at row {} is outside the vocabulary of {}", operation,
             token, t, vocabulary);
   }
 }
@@ -64,7 +67,7 @@ void HostKernels::embedding_gradient(Matrix token_gradient, Matrix position_grad
   expect(name, "tokens", tokens, 1, gradient.rows, DType::i32);
   expect(name, "token_gradient", token_gradient, token_gradient.rows, gradient.columns, DType::f32);
   expect_sequences(name, gradient.rows, tokens_per_sequence);
-  expect_tokens(name, tokens, token_gradient.rows);
+  expect_tokens(name, tokens, token_gradient.rows, std::numeric_limits<std::int32_t>::min());
   if (position_gradient) {
     expect_positions(name, position_gradient, gradient.columns, DType::f32, first_position + tokens_per_sequence);
   }
@@ -75,7 +78,8 @@ void HostKernels::embedding_gradient(Matrix token_gradient, Matrix position_grad
                              {gradient.as<S>() + row * gradient.stride + first, gradient.stride});
       };
       for (std::int64_t row = 0; row < gradient.rows; ++row) {
-        add_row(token_gradient, tokens.as<std::int32_t>()[row], row);
+        const std::int32_t token = tokens.as<std::int32_t>()[row];
+        if (token >= 0) add_row(token_gradient, token, row);
         if (position_gradient) add_row(position_gradient, first_position + row % tokens_per_sequence, row);
       }
     });

@@ -9,7 +9,7 @@
 namespace penstock::reference {
 namespace {
 
-// The target of row t, or -1 when the row does not count. @throws Error internal beyond the vocabulary.
+// The target of row t, or -1 when it has none here. @throws Error internal beyond the vocabulary.
 std::int64_t target_at(const ConstMatrix& targets, std::int64_t t, std::int64_t vocabulary) {
   const std::int64_t target = targets.as<std::int32_t>()[t];
   require(target < vocabulary, "cross_entropy: target {} of row {} is not in the vocabulary of {}", target, t,
@@ -46,10 +46,11 @@ void ReferenceKernels::cross_entropy_gradient(Matrix logits_gradient, ConstMatri
   expect_shape("cross_entropy_gradient", "targets", targets, 1, logits.rows);
   for (std::int64_t t = 0; t < logits.rows; ++t) {
     const std::int64_t target = target_at(targets, t, logits.columns);
+    const bool counts = targets.as<std::int32_t>()[t] >= 0 || targets.as<std::int32_t>()[t] == target_elsewhere;
     const double normalizer = element(log_sum_exp, 0, t);
     for (std::int64_t c = 0; c < logits.columns; ++c) {
       const double probability = std::exp(element(logits, t, c) - normalizer);
-      set_element(logits_gradient, t, c, target < 0 ? 0.0 : scale * (probability - (c == target ? 1.0 : 0.0)));
+      set_element(logits_gradient, t, c, counts ? scale * (probability - (c == target ? 1.0 : 0.0)) : 0.0);
     }
   }
 }

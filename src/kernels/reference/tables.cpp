@@ -55,10 +55,11 @@ void ReferenceKernels::embedding_gradient(Matrix token_gradient, Matrix position
   Values token_sum = load(token_gradient);
   Values position_sum = load(position_gradient);
   for (std::int64_t t = 0; t < gradient.rows; ++t) {
-    const std::int64_t token = token_at(tokens, t, token_gradient.rows);
+    const bool is_here = tokens.as<std::int32_t>()[t] >= 0;
+    const std::int64_t token = is_here ? token_at(tokens, t, token_gradient.rows) : 0;
     const std::int64_t position = first_position + t % tokens_per_sequence;
     for (std::int64_t c = 0; c < gradient.columns; ++c) {
-      token_sum(token, c) += element(gradient, t, c);
+      if (is_here) token_sum(token, c) += element(gradient, t, c);
       if (position_gradient) position_sum(position, c) += element(gradient, t, c);
     }
   }
