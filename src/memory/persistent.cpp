@@ -15,11 +15,11 @@ struct Sized {
   const PerStage<StageBytes>& bytes;
 
   Bytes of(BufferKind kind, Stage stage) const { return bytes[stage][static_cast<std::size_t>(kind)]; }
-  bool is_on(Rank rank, Pass pass, Stage stage) const {
-    return schedule.ranks(pass).contains(stage) && schedule.ranks(pass)[stage] == rank;
-  }
-  /// Whether the rank works on tokens of the stage in either pass: inputs of the first, targets of the last.
+  bool is_on(Rank rank, Pass pass, Stage stage) const { return schedule.rank_with(pass, stage) == rank; }
+  /// Whether the rank works on tokens of the stage in either pass: inputs of the first, targets of the last; both of a
+  /// share of the vocabulary, and then of no stage.
   bool has_end_on(Rank rank, Stage stage) const {
+    if (schedule.shares_vocabulary) return schedule.is_share(stage) && is_on(rank, Pass::forward, stage);
     const auto is_end = [&](Pass pass) {
       return is_on(rank, pass, stage) && (stage.value() == 0 || stage == schedule.last_stage(pass));
     };

@@ -137,8 +137,10 @@ std::span<float> HostStage::gradient(const ShardPiece& piece) const {
 
 void HostStage::initialize(std::uint64_t seed, Workers& workers) {
   for_each_tile(state(), default_tile, workers, [&](const StatePiece& state, std::int64_t first, std::int64_t count) {
-    const Parameter& parameter = shape_.parameters[static_cast<std::size_t>(state.piece.parameter)].parameter;
-    penstock::initialize(parameter, seed, state.piece.first + first, count, state.master + first);
+    const HostParameter& entry = shape_.parameters[static_cast<std::size_t>(state.piece.parameter)];
+    Parameter up_to_here = entry.parameter;
+    up_to_here.rows += entry.first / up_to_here.columns;
+    penstock::initialize(up_to_here, seed, entry.first + state.piece.first + first, count, state.master + first);
   });
 }
 

@@ -25,6 +25,7 @@ struct HostParameter {
   Bytes working_offset{0};     ///< in the parameters buffer (storage type)
   Bytes gradient_offset{0};    ///< in the gradients buffer (fp32)
   bool mastered = true;        ///< false: a tied table whose master is another stage's; it has no state here
+  std::int64_t first = 0;      ///< element of the whole parameter that this one begins with: of a share's rows
 };
 
 /// Joins a stage's parameters with the offsets of StageMath::layout (parameters, gradients), entry by entry; further

@@ -67,11 +67,11 @@ struct Verdict {
   GradientFault fault = GradientFault::none;
 };
 
-/// Positions of `sums` in canonical order.
+/// Positions of `sums` in canonical order; of a block that a border between shares cuts, by rank.
 std::vector<std::size_t> canonical_order(const std::vector<BlockSum>& sums) {
   std::vector<std::size_t> order(sums.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&sums](std::size_t a, std::size_t b) {
+  std::stable_sort(order.begin(), order.end(), [&sums](std::size_t a, std::size_t b) {
     return std::tie(sums[a].parameter, sums[a].block) < std::tie(sums[b].parameter, sums[b].block);
   });
   return order;
@@ -109,11 +109,13 @@ std::vector<BlockSum> block_sums(const HostStage& stage, Workers& workers) {
   for (const auto& piece : stage.pieces_of(stage.shape().replica)) {
     const auto gradient = stage.gradient(piece);
     const auto& entry = stage.shape().parameters[static_cast<std::size_t>(piece.parameter)];
-    for (std::int64_t first = 0; first < piece.count; first += norm_block_elements) {
-      const std::int64_t block = (piece.first + first) / norm_block_elements;
-      const std::int64_t count = std::min(norm_block_elements, piece.count - first);
+    const std::int64_t begin = entry.first + piece.first;  // in the whole parameter
+    for (std::int64_t first = 0; first < piece.count;) {
+      const std::int64_t block = (begin + first) / norm_block_elements;
+      const std::int64_t count = std::min((block + 1) * norm_block_elements - begin, piece.count) - first;
       sums.push_back({entry.canonical, static_cast<std::int32_t>(block), 0.0});
       blocks.push_back(gradient.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
+      first += count;
     }
   }
   workers.for_each(static_cast<std::int64_t>(sums.size()), [&](std::int64_t i) {

@@ -12,7 +12,7 @@
 
 namespace penstock {
 
-/// The sum of squares of one block of norm_block_elements gradients of a parameter.
+/// The sum of squares of one block of norm_block_elements gradients of a parameter, or of a share's part of it.
 struct BlockSum {
   std::int32_t parameter = 0;  ///< canonical index in the whole model
   std::int32_t block = 0;      ///< within the parameter

@@ -37,6 +37,25 @@ TEST(HostBytes, OfStateAreSharedOutOverReplicas) {
   EXPECT_EQ(bytes.working_copy.value, 2 * 4 * chunk_elements);
 }
 
+TEST(HostStage, OfAShareStartsFromTheRowsThatItHas) {
+  auto model = tests::parameters_of_sizes({12});
+  model[0].rows = 3;
+  model[0].columns = 4;
+  Workers workers{1};
+  HostStage whole{tests::shape_of(model, 0, 1, DType::f32)};
+  auto shape = tests::shape_of(model, 0, 1, DType::f32);
+  shape.parameters[0].parameter.rows = 2;
+  shape.parameters[0].first = 4;
+  HostStage share{shape};
+
+  whole.initialize(5, workers);
+  share.initialize(5, workers);
+
+  const float* const expected = whole.state()[0].master + 4;
+  EXPECT_THAT(std::vector<float>(share.state()[0].master, share.state()[0].master + 8),
+              testing::ElementsAreArray(expected, 8));
+}
+
 TEST(HostStage, GivesEveryPieceMemoryOfItsOwn) {
   const auto model = tests::parameters_of_sizes({7, chunk_elements + 1, 65});
   const HostStage stage{tests::shape_of(model, 0, 3, DType::bf16)};

@@ -48,6 +48,39 @@ TEST(Norm, HasTheSameBitsInEveryLayout) {
   EXPECT_TRUE(expected.finite);
 }
 
+/// `model`'s only parameter, in two stages that each have a part of it.
+HostStage part_of(const std::vector<Parameter>& model, std::int64_t first, std::int64_t count) {
+  auto shape = tests::shape_of(model, 0, 1, DType::f32);
+  shape.parameters[0].parameter.columns = count;
+  shape.parameters[0].first = first;
+  HostStage stage{shape};
+  for (std::int64_t i = 0; i < count; ++i) {
+    stage.gradient(0)[static_cast<std::size_t>(i)] = tests::value_of(1, 0, first + i);
+  }
+  return stage;
+}
+
+TEST(Norm, OfSharesOfAParameterHasItsBlocksAndThoseThatABorderCutsInParts) {
+  const std::int64_t size = 3 * norm_block_elements + 5;
+  const std::int64_t border = norm_block_elements + 1000;
+  const auto model = tests::parameters_of_sizes({size});
+  Workers workers{1};
+  const auto whole = block_sums(part_of(model, 0, size), workers);
+
+  auto sums = block_sums(part_of(model, border, size - border), workers);
+  const auto lower = block_sums(part_of(model, 0, border), workers);
+  sums.insert(sums.end(), lower.begin(), lower.end());
+
+  ASSERT_EQ(sums.size(), 5U);
+  EXPECT_EQ(sums[1], whole[2]);
+  EXPECT_EQ(sums[2], whole[3]);
+  EXPECT_EQ(sums[3], whole[0]);
+  EXPECT_EQ(sums[0].block, 1);
+  EXPECT_EQ(sums[4].block, 1);
+  const double norm = combine(whole, model).norm;
+  EXPECT_NEAR(combine(sums, model).norm, norm, 1e-14 * norm);
+}
+
 TEST(Norm, IsTheRootOfAllSquares) {
   const auto model = tests::parameters_of_sizes(sizes);
   const HostStage stage{tests::shape_of(model, 0, model.size(), DType::bf16)};
