@@ -28,7 +28,7 @@ std::uint64_t hash_of(const std::vector<CheckpointDataset>& datasets) {
   return hash;
 }
 
-/// The states of this rank's pieces, by data set.
+/// The states of this rank's pieces, by data set, each with its first element there.
 template <class Visit>
 void for_each_state(const RunPlan& plan, RankState& state, const Visit& visit) {
   const auto count = static_cast<std::int32_t>(parameters_of(plan.shape.model).size());
@@ -37,9 +37,11 @@ void for_each_state(const RunPlan& plan, RankState& state, const Visit& visit) {
     for (const auto& owned : stage->state()) {
       const auto& parameter = stage->shape().parameters[static_cast<std::size_t>(owned.piece.parameter)];
       const auto index = [&](StateKind kind) { return dataset_index(kind, parameter.canonical, count); };
-      visit(index(StateKind::parameter), owned.piece, owned.master);
-      visit(index(StateKind::first_moment), owned.piece, owned.first_moment);
-      visit(index(StateKind::second_moment), owned.piece, owned.second_moment);
+      auto piece = owned.piece;
+      piece.first += parameter.first;
+      visit(index(StateKind::parameter), piece, owned.master);
+      visit(index(StateKind::first_moment), piece, owned.first_moment);
+      visit(index(StateKind::second_moment), piece, owned.second_moment);
     }
   }
 }
@@ -142,6 +144,7 @@ void Checkpointing::save(std::int64_t step, const UpdateRule& rule, Seconds spre
   for_each_state(*plan_, *state_, [&](std::int32_t dataset, const ShardPiece& piece, const float* data) {
     pieces.push_back({dataset, piece.first, piece.count, data});
   });
+  if (plan_->training.schedule.shares_vocabulary) pieces = assembly_.whole_chunks(*world_, datasets_, pieces);
   writer_.start(
       contents, pieces,
       [this](std::int64_t count, const std::function<void(std::int64_t)>& body) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/assembly.hpp"
 #include "checkpoint/contents.hpp"
 #include "checkpoint/io_thread.hpp"
 #include "checkpoint/writer.hpp"
@@ -51,6 +52,7 @@ class Checkpointing {
   std::vector<CheckpointDataset> datasets_;
   IoThread io_;
   CheckpointWriter writer_;
+  ChunkAssembly assembly_;
   double seconds_before_ = 0;  // trained for, in the runs before this one
   Seconds start_;
 };

@@ -27,8 +27,8 @@ std::int32_t draw_token(std::span<const float> logits, const SamplingOptions& op
 Generation::Generation(const RunPlan& plan, RankState& state)
     : plan_{&plan},
       state_{&state},
-      work_{plan.generation, state.place().coordinate, state.kernels(), ComputeWork::Result::logits,
-            &state.parameter_fetch()},
+      work_{plan.generation,          state.place().coordinate, state.kernels(), ComputeWork::Result::logits,
+            &state.parameter_fetch(), &state.vocabulary_peers()},
       executor_{plan.generation.schedule, plan.generation.ranks[state.place().coordinate], state.resources(work_)} {}
 
 std::vector<std::int32_t> Generation::extend(const Communicator& world, std::vector<std::int32_t> prompt,

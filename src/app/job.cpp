@@ -94,6 +94,11 @@ std::string layout_text(const RunPlan& plan) {
     text += fmt::format("pipeline rank {}: {}; device memory planned {} of {}\n", rank, stages_text(plan, rank),
                         to_text(plan.planned_device_bytes(rank)), to_text(shape.device_capacity));
   }
+  if (plan.training.schedule.shares_vocabulary) {
+    const auto& longest = plan.training.shares[Rank{0}];
+    text += fmt::format("the ranks share embedding, head and loss: {} of {} rows of the vocabulary each, at most\n",
+                        longest.rows().count, shape.model.vocabulary);
+  }
   text.pop_back();
   return text;
 }

@@ -70,7 +70,7 @@ TrainingRun::TrainingRun(const Deck& deck, const std::string& deck_path, const C
       rule_{deck.training.optimizer, deck.training.steps},
       state_{plan_, world, deck.device, deck.testing.delays, store_options(deck)},
       work_{{&plan_, state_.place().coordinate, &state_.kernels(), &state_.cpu_workers(), &state_.stages(),
-             &state_.parameter_fetch(), &state_.groups(), &rule_, state_.transport(),
+             &state_.parameter_fetch(), &state_.groups(), &rule_, state_.transport(), &state_.vocabulary_peers(),
              [this] { return packed(own_report()); }}},
       executor_{plan_.training.schedule, plan_.training.ranks[state_.place().coordinate], state_.resources(work_)},
       checkpointing_{deck_, plan_, state_, world, data_.train_summary.fingerprint},

@@ -23,8 +23,8 @@ Validation::Validation(const RunPlan& plan, RankState& state, const ValidationSa
       samples_{&samples},
       rounds_{rounds_of(samples, plan.shape.global_batch, batches)},
       targets_{std::min(samples.targets(), rounds_ * plan.shape.global_batch * plan.shape.sequence)},
-      work_{plan.validation, state.place().coordinate, state.kernels(), ComputeWork::Result::losses,
-            &state.parameter_fetch()},
+      work_{plan.validation,          state.place().coordinate, state.kernels(), ComputeWork::Result::losses,
+            &state.parameter_fetch(), &state.vocabulary_peers()},
       executor_{plan.validation.schedule, plan.validation.ranks[state.place().coordinate], state.resources(work_)} {}
 
 double Validation::loss(const Communicator& world) {

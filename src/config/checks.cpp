@@ -191,6 +191,14 @@ void check_weight_queue(const ScheduleOptions& schedule, BrokenRules& broken) {
              deck_name(schedule.weight_queue), deck_name(schedule.weight_gradients));
 }
 
+void check_shares(const Deck& deck, BrokenRules& broken) {
+  const auto& vocabulary = deck.model.vocabulary;
+  if (!deck.schedule.vocabulary_parallel || !vocabulary || *vocabulary >= deck.parallel.pipeline) return;
+  broken.add({"schedule.vocabulary_parallel", "model.vocabulary", "parallel.pipeline"},
+             "shares a vocabulary of {} over {} ranks; each rank needs one token at least",
+             counted(*vocabulary, "token"), deck.parallel.pipeline);
+}
+
 void check_slices(const Deck& deck, BrokenRules& broken) {
   if (deck.schedule.file || deck.schedule.slices <= deck.training.sequence) return;
   broken.add({"schedule.slices", "training.sequence"}, "{} slices cannot be cut from sequences of {} tokens",
@@ -280,11 +288,6 @@ void check_priced(const Deck& deck, BrokenRules& broken) {
 }
 
 template <class Refuse>
-void refuse_schedule(const ScheduleOptions& schedule, const Refuse& refuse) {
-  refuse(schedule.vocabulary_parallel, "schedule.vocabulary_parallel", true, "set false");
-}
-
-template <class Refuse>
 void refuse_memory(const MemoryOptions& memory, const Refuse& refuse) {
   refuse(memory.recompute == Recompute::selective || memory.recompute == Recompute::layers, "memory.recompute",
          deck_name(memory.recompute), "choose none or full");
@@ -305,6 +308,7 @@ std::vector<BrokenRule> check_deck(const Deck& deck, DeckUse use) {
   check_kind(deck, broken);
   check_lockstep_options(deck.schedule, broken);
   check_weight_queue(deck.schedule, broken);
+  check_shares(deck, broken);
   check_slices(deck, broken);
   check_learning_rate(deck.training, broken);
   check_rollback(deck, broken);
@@ -329,7 +333,8 @@ void refuse_what_cannot_run(const Deck& deck) {
          "choose pipeline");
   refuse(deck.model.experts > 0, "model.experts", deck.model.experts,
          "a mixture of experts cannot be trained yet, set 0");
-  refuse_schedule(deck.schedule, refuse);
+  refuse(deck.schedule.vocabulary_parallel && deck.memory.parameters == Place::host, "schedule.vocabulary_parallel",
+         true, "with memory.parameters host set false");
   refuse_memory(deck.memory, refuse);
   const bool streams = deck.schedule.kind == ScheduleKind::spipe || deck.schedule.kind == ScheduleKind::mobius;
   const bool recomputes = deck.memory.recompute == Recompute::full || (!deck.schedule.file && streams);

@@ -28,7 +28,7 @@ constexpr std::string_view other_samples = "from here on the samples are others 
 constexpr std::string_view other_sums = "sums are formed in another order: results agree to rounding, not to the bit";
 constexpr std::string_view other_optimizer = "the optimizer goes on with the new value";
 
-constexpr std::array<Rule, 32> rules{{
+constexpr std::array<Rule, 33> rules{{
     {"model.preset", Verdict::silent, ""},  // the values that it stands for are compared
     {"model.precision", Verdict::note, "the fp32 masters go on, stored on the device in the new precision"},
     {"model.norm_epsilon", Verdict::note, other_function},
@@ -52,6 +52,7 @@ constexpr std::array<Rule, 32> rules{{
     {"parallel", Verdict::silent, ""},
     {"schedule.slices", Verdict::note, other_sums},
     {"schedule.cutting", Verdict::note, other_sums},
+    {"schedule.vocabulary_parallel", Verdict::note, other_sums},
     {"schedule", Verdict::silent, ""},
     {"memory.rollback", Verdict::note, "steps that are taken back agree to rounding, not to the bit"},
     {"memory", Verdict::silent, ""},

@@ -25,15 +25,20 @@ std::vector<std::unique_ptr<StageMath>> maths_of(const PlannedSchedule& planned,
 }  // namespace
 
 ComputeWork::ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& kernels, Result result,
-                         const ParameterFetch* parameters)
+                         const ParameterFetch* parameters, VocabularyPeers* peers)
     : planned_{&planned},
       kernels_{&kernels},
       result_{result},
       parameters_{parameters},
       math_{maths_of(planned, rank, Pass::forward)},
-      fresh_{planned.schedule.ranks(Pass::backward).size(), true},
+      peers_{peers},
+      fresh_{planned.schedule.stepped_stages(), true},
       losses_(static_cast<std::size_t>(planned.schedule.shape.micro_batches * planned.schedule.shape.slices), 0.0) {
   if (planned.schedule.backward) backward_math_ = Maths{maths_of(planned, rank, Pass::backward)};
+  if (planned.schedule.shares_vocabulary) {
+    require(peers != nullptr, "rank {} shares the vocabulary, but was not given its peers", rank);
+    share_ = std::make_unique<VocabularyMath>(planned.shares[rank]);
+  }
   check_sizes(rank);
   const Bytes on_host = planned.ranks[rank].host_peak;
   if (on_host.value > 0) {
@@ -67,16 +72,23 @@ void ComputeWork::check_sizes(Rank rank) const {
 PerStage<StageBytes> ComputeWork::needed_bytes() const {
   PerStage<StageBytes> needed(planned_->schedule.most_stages(), StageBytes{});
   Bytes workspace{0};
+  const auto raise_workspace = [&](const StageBytes& bytes, bool speaks) {
+    Bytes own = bytes[static_cast<std::size_t>(BufferKind::workspace)];
+    if (result_ == Result::logits && speaks) own += generation_logits_bytes(planned_->stages[Stage{0}].model);
+    workspace = std::max(workspace, own);
+  };
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     for (const Stage stage : all<Stage>(maths(pass).size())) {
       if (!maths(pass)[stage]) continue;
       const StageBytes bytes = math(pass, stage).bytes(*kernels_);
       planned_->raise(needed[stage], bytes, pass);
-      Bytes own = bytes[static_cast<std::size_t>(BufferKind::workspace)];
-      const StageShape& shape = math(pass, stage).shape();
-      if (result_ == Result::logits && shape.last) own += generation_logits_bytes(shape.model);
-      workspace = std::max(workspace, own);
+      raise_workspace(bytes, math(pass, stage).shape().last);
     }
+  }
+  if (share_) {
+    const StageBytes bytes = share_->bytes(*kernels_);
+    needed[planned_->schedule.share_of(share_->shape().rank)] = bytes;
+    raise_workspace(bytes, share_->shape().is_last());
   }
   for (StageBytes& bytes : needed) {
     auto& tokens = bytes[static_cast<std::size_t>(BufferKind::tokens)];
@@ -98,6 +110,7 @@ bool ComputeWork::has_losses() const {
 }
 
 std::vector<Stage> ComputeWork::token_stages() const {
+  if (share_) return {planned_->schedule.share_of(share_->shape().rank)};
   std::vector<Stage> stages;
   for (const Stage stage : all<Stage>(planned_->schedule.most_stages())) {
     const auto has_end = [&](Pass pass) {
@@ -111,8 +124,9 @@ std::vector<Stage> ComputeWork::token_stages() const {
 }
 
 void ComputeWork::compute(const Action& action, const StageBuffers& buffers) {
-  const StageMath& math = this->math(pass_of(action.op), action.stage);
   const auto own = of_slice(action, buffers);
+  if (is_collective(action.op)) return compute_share(action, own);
+  const StageMath& math = this->math(pass_of(action.op), action.stage);
   switch (action.op) {
     case Op::forward:
       forward(action, own);
@@ -144,11 +158,41 @@ void ComputeWork::forward_for_logits(const Action& action, const StageBuffers& b
   own.targets = nullptr;
   if (math.shape().last && wanted_position_ < slice.begin + slice.count) {
     own.wanted_row = wanted_position_ - slice.begin;
-    own.logits = buffers.workspace + (planned_->bytes[action.stage][static_cast<std::size_t>(BufferKind::workspace)] -
-                                      generation_logits_bytes(math.shape().model))
-                                         .value;
+    own.logits = wanted_logits(action.stage, buffers);
   }
   math.forward(*kernels_, own, StageMath::Keep::nothing, nullptr);
+}
+
+std::byte* ComputeWork::wanted_logits(Stage stage, const StageBuffers& buffers) const {
+  const Bytes end = planned_->bytes[stage][static_cast<std::size_t>(BufferKind::workspace)];
+  return buffers.workspace + (end - generation_logits_bytes(planned_->stages[Stage{0}].model)).value;
+}
+
+void ComputeWork::share_for_logits(const Action& action, const StageBuffers& buffers) {
+  const TokenRange slice = share_->shape().run.tokens_of(action.slice);
+  if (slice.begin > wanted_position_) return;
+  if (action.op == Op::embed_forward) return share_->embed(*kernels_, *peers_, buffers);
+  if (wanted_position_ >= slice.begin + slice.count) return;
+  auto own = buffers;
+  own.wanted_row = wanted_position_ - slice.begin;
+  if (share_->shape().is_last()) own.logits = wanted_logits(action.stage, buffers);
+  share_->form_wanted_logits(*kernels_, *peers_, own);
+}
+
+void ComputeWork::compute_share(const Action& action, const StageBuffers& buffers) {
+  if (result_ == Result::logits) return share_for_logits(action, buffers);
+  switch (action.op) {
+    case Op::embed_forward:
+      return share_->embed(*kernels_, *peers_, buffers);
+    case Op::vocabulary_forward:
+      losses_[index_of(action)] = share_->forward(*kernels_, *peers_, buffers);
+      return;
+    case Op::vocabulary_backward:
+      start_gradients(action.stage, buffers);
+      return share_->backward(*kernels_, *peers_, buffers, loss_scale_);
+    default:
+      return share_->embed_backward(*kernels_, *peers_, buffers);
+  }
 }
 
 void ComputeWork::forward(const Action& action, const StageBuffers& buffers) {
@@ -161,7 +205,10 @@ void ComputeWork::forward(const Action& action, const StageBuffers& buffers) {
 void ComputeWork::start_gradients(Stage stage, const StageBuffers& buffers) {
   if (!fresh_[stage]) return;
   fresh_[stage] = false;
-  const std::int64_t bytes = math(Pass::backward, stage).layout(BufferKind::gradients).bytes.value;
+  const BufferLayout layout = planned_->schedule.is_share(stage)
+                                  ? share_->layout(BufferKind::gradients)
+                                  : math(Pass::backward, stage).layout(BufferKind::gradients);
+  const std::int64_t bytes = layout.bytes.value;
   kernels_->zero(Matrix{buffers.gradients, DType::f32, 1, bytes / size_of(DType::f32)});
 }
 
@@ -179,7 +226,8 @@ std::size_t ComputeWork::index_of(const Action& action) const {
 StageBuffers ComputeWork::of_slice(const Action& action, const StageBuffers& buffers) const {
   auto own = buffers;
   if (sharing_) own.partners = sharing_->partners_of(action);
-  const StageShape& shape = math(pass_of(action.op), action.stage).shape();
+  const StageShape& shape =
+      is_collective(action.op) ? share_->shape().run : math(pass_of(action.op), action.stage).shape();
   if (buffers.tokens == nullptr || !(shape.first || shape.last)) return own;
   const TokenBlocks blocks = planned_->tokens_of(action.stage);
   const std::int32_t* start = buffers.tokens + action.micro_batch.value() * blocks.count() * shape.rows() +

@@ -26,10 +26,11 @@ class ComputeWork : public MemoryWork {
   /// What the last stage gives: losses, or the logits of one position, written behind its workspace
   /// (generation_logits_offset), without a loss.
   enum class Result : std::uint8_t { losses, logits };
-  /// The arguments outlive the object. `parameters` may be null for a schedule that fetches none.
+  /// The arguments outlive the object. `parameters` may be null for a schedule that fetches none, `peers` for one whose
+  /// ranks share no vocabulary.
   /// @throws Error internal if the plan gives a buffer less than the kernels use: they would write over its neighbours.
   ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& kernels, Result result,
-              const ParameterFetch* parameters = nullptr);
+              const ParameterFetch* parameters = nullptr, VocabularyPeers* peers = nullptr);
   /// What the actions of a schedule that exchanges attention need, before its first run.
   void share_attention(Rank rank, Transport& transport);
 
@@ -44,11 +45,14 @@ class ComputeWork : public MemoryWork {
   const std::vector<double>& losses() const { return losses_; }
   /// Whether this rank forms the losses: it has the last stage of the forward pass.
   bool has_losses() const;
-  /// The stages whose tokens buffer this rank has: the ends of both passes, as far as they are its own.
+  /// The stages whose tokens buffer this rank has: the ends of both passes, as far as they are its own, or its share of
+  /// the vocabulary.
   std::vector<Stage> token_stages() const;
 
   /// Of a stage of this rank.
   const StageMath& math(Pass pass, Stage stage) const { return *maths(pass)[stage]; }
+  /// This rank's share of the vocabulary; null where the ranks share none.
+  const VocabularyMath* share() const { return share_.get(); }
 
   void compute(const Action& action, const StageBuffers& buffers) override;
   void cpu(const Action& action) override;
@@ -66,6 +70,10 @@ class ComputeWork : public MemoryWork {
   PerStage<StageBytes> needed_bytes() const;
   void forward(const Action& action, const StageBuffers& buffers);
   void forward_for_logits(const Action& action, const StageBuffers& buffers);
+  void compute_share(const Action& action, const StageBuffers& buffers);
+  /// EF or VF of a run that is to give the logits of one position.
+  void share_for_logits(const Action& action, const StageBuffers& buffers);
+  std::byte* wanted_logits(Stage stage, const StageBuffers& buffers) const;
   ProductRange products_of(const Action& weight) const;  ///< that the W, or the part of one, has
   std::size_t index_of(const Action& action) const;      ///< in the losses
   void start_gradients(Stage stage, const StageBuffers& buffers);
@@ -81,8 +89,10 @@ class ComputeWork : public MemoryWork {
   Kernels* kernels_;
   Result result_;
   const ParameterFetch* parameters_;
-  Maths math_;                               // of the forward pass, mostly of both
-  Maths backward_math_;                      // of a backward pass with stages of its own
+  Maths math_;                             // of the forward pass, mostly of both
+  Maths backward_math_;                    // of a backward pass with stages of its own
+  std::unique_ptr<VocabularyMath> share_;  // null where the ranks share no vocabulary
+  VocabularyPeers* peers_;
   PerStage<bool> fresh_;                     // gradients not yet written in this run
   std::optional<AttentionSharing> sharing_;  // where the schedule exchanges attention
   std::vector<double> losses_;

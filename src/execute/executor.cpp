@@ -156,8 +156,9 @@ class Executor::Preparation {
       case BufferKind::input:
         own ? void(to.input = data) : void(to.output = data);
         break;
+      // At the ends of a model whose vocabulary is shared, actions of shares work on what stages give and take.
       case BufferKind::output:
-        to.output = data;
+        own ? void(to.output = data) : void(to.input = data);
         break;
       case BufferKind::activations:
         own_slice ? void(to.activations = data) : void(to.earlier.at(earlier).keys_and_values = data);
@@ -178,7 +179,7 @@ class Executor::Preparation {
         own ? void(to.output_gradient = data) : void(to.input_gradient = data);
         break;
       case BufferKind::input_gradient:
-        to.input_gradient = data;
+        own ? void(to.input_gradient = data) : void(to.output_gradient = data);
         break;
       case BufferKind::weight_operands:
         to.weight_operands = data;

@@ -20,7 +20,7 @@ struct RankPlace {
   }
 };
 
-/// The host stage of a stage of the backward pass, laid out as its device buffers.
+/// The host stage of a stage of the backward pass, or of a share of the vocabulary, laid out as its device buffers.
 HostStageShape host_stage_shape(const RunPlan& plan, Stage stage, std::int32_t replica);
 
 /// Who owns which working copy, for a store that the ranks of a pipeline share.

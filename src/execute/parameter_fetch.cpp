@@ -40,10 +40,10 @@ void append(std::vector<FetchedPiece>& pieces, const FetchedPiece& piece) {
 }
 
 PerStage<std::vector<FetchedPiece>> pieces_of_rank(const RunPlan& plan, Rank rank, Pass pass) {
-  const PerStage<Rank>& ranks = plan.training.schedule.ranks(pass);
-  PerStage<std::vector<FetchedPiece>> pieces(ranks.size());
-  for (const Stage stage : all<Stage>(ranks.size())) {
-    if (ranks[stage] == rank) pieces[stage] = fetched_pieces(plan, pass, stage);
+  const Schedule& schedule = plan.training.schedule;
+  PerStage<std::vector<FetchedPiece>> pieces(schedule.most_stages());
+  for (const Stage stage : all<Stage>(pieces.size())) {
+    if (schedule.rank_with(pass, stage) == rank) pieces[stage] = fetched_pieces(plan, pass, stage);
   }
   return pieces;
 }

@@ -33,9 +33,10 @@ RankState::RankState(const RunPlan& plan, const Communicator& world, const Devic
       cpu_workers_{device.threads},
       kernels_{make_host_kernels(compute_workers_)},
       groups_{make_groups(place_, world)},
+      vocabulary_peers_{groups_.pipeline.duplicate()},
       store_{make_store(plan, world, groups_.pipeline, sharing)},
-      stages_{std::vector<std::unique_ptr<HostStage>>(
-          static_cast<std::size_t>(plan.training.schedule.ranks(Pass::backward).size()))} {
+      stages_{
+          std::vector<std::unique_ptr<HostStage>>(static_cast<std::size_t>(plan.training.schedule.stepped_stages()))} {
   const auto planned = plan.planned_device_bytes(place_.coordinate);
   device_ = make_device(deck_name(device.kind), plan.shape.device_capacity, delays);
   base_ = device_->reserve(planned);
@@ -45,7 +46,7 @@ RankState::RankState(const RunPlan& plan, const Communicator& world, const Devic
   }
   transport_ = make_mpi_transport(groups_.pipeline, delays);
   for (const Stage stage : all<Stage>(stages_.size())) {
-    if (plan.training.schedule.ranks(Pass::backward)[stage] != place_.coordinate) continue;
+    if (plan.training.schedule.rank_with(Pass::backward, stage) != place_.coordinate) continue;
     stages_[stage] = std::make_unique<HostStage>(host_stage_shape(plan, stage, place_.replica),
                                                  store_ ? store_->own(stage) : std::span<std::byte>{});
   }

@@ -18,6 +18,7 @@
 #include "execute/parameter_fetch.hpp"
 #include "execute/run_plan.hpp"
 #include "execute/training_work.hpp"
+#include "execute/vocabulary_peers.hpp"
 #include "kernels/kernels.hpp"
 #include "kernels/workers.hpp"
 #include "optimizer/host_stage.hpp"
@@ -37,7 +38,9 @@ class RankState {
   Kernels& kernels() { return *kernels_; }
   Workers& cpu_workers() { return cpu_workers_; }
   OptimizerGroups& groups() { return groups_; }
-  /// By stage of the backward pass; null for those of other ranks.
+  /// For the work of schedules whose ranks share the vocabulary.
+  VocabularyPeers& vocabulary_peers() { return vocabulary_peers_; }
+  /// By stage of the backward pass, then this rank's share of the vocabulary; null for those of other ranks.
   PerStage<std::unique_ptr<HostStage>>& stages() { return stages_; }
   const ParameterFetch& parameter_fetch() const { return *parameter_fetch_; }
   /// The host stages hold what training has made of them in `step` steps: at the start and after a load.
@@ -67,6 +70,7 @@ class RankState {
   Workers cpu_workers_;
   std::unique_ptr<Kernels> kernels_;
   OptimizerGroups groups_;
+  PipelinePeers vocabulary_peers_;
   std::unique_ptr<ParameterStore> store_;  // null where parameters stay on the device
   PerStage<std::unique_ptr<HostStage>> stages_;
   std::unique_ptr<ParameterFetch> parameter_fetch_;

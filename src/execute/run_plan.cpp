@@ -13,6 +13,7 @@
 #include "schedule/streaming.hpp"
 #include "schedule/text.hpp"
 #include "schedule/validator.hpp"
+#include "schedule/vocabulary.hpp"
 
 namespace penstock {
 namespace {
@@ -47,6 +48,14 @@ void check_slices(const RunShape& shape, const Schedule& schedule) {
   if (schedule.shape.slices <= shape.sequence) return;
   fail(ExitCode::bad_input, "schedule {} cuts each sequence into {} slices, but training.sequence is {} tokens",
        schedule.name, schedule.shape.slices, shape.sequence);
+}
+
+void check_shares(const RunShape& shape, const Schedule& schedule) {
+  if (!schedule.shares_vocabulary || shape.model.vocabulary >= schedule.shape.ranks) return;
+  fail(ExitCode::bad_input,
+       "schedule {} shares the vocabulary over {} ranks, but model.vocabulary is {} tokens: each rank needs one at "
+       "least",
+       schedule.name, schedule.shape.ranks, shape.model.vocabulary);
 }
 
 /// A part without a product would be an action that does nothing: the file was written for another model.
@@ -88,6 +97,7 @@ Schedule complete_schedule(const RunShape& shape, const Schedule& compute) {
   options.stream_parameters = shape.stream_parameters;
   options.resident_stages = shape.resident_stages;
   if (shape.offload_activations > 0) options.offload_nearest = usual_offload_nearest;
+  options.share_vocabulary = shape.schedule.vocabulary_parallel;
   return complete(compute, options);
 }
 
@@ -109,6 +119,7 @@ Schedule evaluation_schedule(const RunShape& shape, const Schedule& training, st
   schedule.shape.ranks = training.shape.ranks;  // those without a forward stage have empty lists
   while (schedule.actions.size() < training.shape.ranks) schedule.actions.push_back({});
   if (training.streams_parameters) schedule = add_parameter_streaming(schedule, shape.resident_stages);
+  if (training.shares_vocabulary) schedule = share_vocabulary(schedule);
   schedule = add_communication(schedule);
   require_valid(schedule, validate(schedule));
   return schedule;
@@ -124,19 +135,21 @@ void set_checkpoints(PlannedSchedule& training) {
   }
 }
 
-PerStage<StageShape> stage_shapes(const RunShape& shape, const Partition& partition, std::int64_t sequences,
-                                  std::int32_t slices) {
+/// Where the ranks share the vocabulary, no stage is at an end of the model.
+PerStage<StageShape> stage_shapes(const RunShape& shape, const Partition& partition, const Schedule& schedule,
+                                  std::int64_t sequences) {
+  const bool has_ends = !schedule.shares_vocabulary;
   PerStage<StageShape> stages{partition.stages.size()};
   for (const Stage stage : all<Stage>(partition.stages.size())) {
     stages[stage] = {shape.model,
                      partition.stages[stage].begin,
                      partition.stages[stage].end,
-                     stage == Stage{0},
-                     stage.value() + 1 == partition.stages.size(),
+                     has_ends && stage == Stage{0},
+                     has_ends && stage.value() + 1 == partition.stages.size(),
                      sequences,
                      shape.sequence,
                      shape.model.precision == Precision::bf16 ? DType::bf16 : DType::f32,
-                     slices,
+                     schedule.shape.slices,
                      shape.schedule.key_cost(attention_cost_per_key(shape.model)),
                      shape.offload_activations};
   }
@@ -152,13 +165,35 @@ void note_sharing(const Schedule& schedule, PerStage<StageShape>& stages) {
   for (const Stage stage : all<Stage>(stages.size())) stages[stage].sharing = limits[schedule.rank_of[stage]];
 }
 
+PerRank<VocabularyShape> share_shapes(const Schedule& schedule, const StageShape& any) {
+  PerRank<VocabularyShape> shares;
+  if (!schedule.shares_vocabulary) return shares;
+  StageShape run = any;
+  run.first = run.last = true;
+  const Rank last = schedule.rank_of[schedule.last_stage()];
+  for (const Rank rank : all<Rank>(schedule.shape.ranks)) {
+    shares.push_back({run, schedule.shape.ranks, rank, schedule.rank_of[Stage{0}], last});
+  }
+  return shares;
+}
+
+/// The stage, or the share, that forms logits for all of them to be seen.
+Stage speaking_stage(const Schedule& schedule) {
+  const Stage last = schedule.last_stage();
+  return schedule.shares_vocabulary ? schedule.share_of(schedule.rank_of[last]) : last;
+}
+
 void size(PlannedSchedule& planned, const Kernels& kernels) {
+  planned.shares = share_shapes(planned.schedule, planned.stages[Stage{0}]);
   planned.bytes = PerStage<StageBytes>(planned.schedule.most_stages(), StageBytes{});
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     const PerStage<StageShape>& stages = planned.stages_of(pass);
     for (const Stage stage : all<Stage>(stages.size())) {
       planned.raise(planned.bytes[stage], StageMath{stages[stage]}.bytes(kernels), pass);
     }
+  }
+  for (const VocabularyShape& share : planned.shares) {
+    planned.bytes[planned.schedule.share_of(share.rank)] = VocabularyMath{share}.bytes(kernels);
   }
 }
 
@@ -204,6 +239,7 @@ Bytes RunPlan::planned_device_bytes(Rank rank) const {
 }
 
 TokenBlocks PlannedSchedule::tokens_of(Stage stage) const {
+  if (schedule.shares_vocabulary) return {schedule.is_share(stage), schedule.is_share(stage)};
   const bool is_last = stage == schedule.last_stage() || stage == schedule.last_stage(Pass::backward);
   return {stage.value() == 0, is_last};
 }
@@ -225,20 +261,21 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
   const Schedule& schedule = plan.training.schedule;
   require_valid(schedule, validate(schedule));
   check_slices(shape, schedule);
-  const std::int32_t slices = schedule.shape.slices;
-  plan.training.stages = stage_shapes(shape, plan.partition, shape.micro_batch, slices);
+  check_shares(shape, schedule);
+  plan.training.stages = stage_shapes(shape, plan.partition, schedule, shape.micro_batch);
   if (schedule.backward) {
-    plan.training.backward_stages = stage_shapes(shape, plan.backward_partition, shape.micro_batch, slices);
+    plan.training.backward_stages = stage_shapes(shape, plan.backward_partition, schedule, shape.micro_batch);
   }
   note_sharing(schedule, plan.training.stages);
   plan.validation.schedule = evaluation_schedule(shape, schedule, shape.micro_batches());
   plan.validation.stages = plan.training.stages;
   plan.generation.schedule = evaluation_schedule(shape, schedule, 1);
-  plan.generation.stages = stage_shapes(shape, plan.partition, 1, slices);
+  plan.generation.stages = stage_shapes(shape, plan.partition, schedule, 1);
   set_checkpoints(plan.training);
   for (auto* planned : {&plan.training, &plan.validation, &plan.generation}) size(*planned, kernels);
   check_parts(plan.training);
-  plan.generation.bytes[plan.generation.schedule.last_stage()][workspace_index] += generation_logits_bytes(shape.model);
+  plan.generation.bytes[speaking_stage(plan.generation.schedule)][workspace_index] +=
+      generation_logits_bytes(shape.model);
 
   for (const Rank rank : all<Rank>(shape.pipeline)) {
     plan.persistent.push_back(
@@ -300,8 +337,8 @@ Bytes generation_logits_bytes(const ModelSpec& model) {
 }
 
 Bytes generation_logits_offset(const RunPlan& plan) {
-  const Stage last = plan.generation.schedule.last_stage();
-  return plan.generation.bytes[last][workspace_index] - generation_logits_bytes(plan.shape.model);
+  const Stage speaking = speaking_stage(plan.generation.schedule);
+  return plan.generation.bytes[speaking][workspace_index] - generation_logits_bytes(plan.shape.model);
 }
 
 }  // namespace penstock

@@ -17,6 +17,7 @@
 #include "schedule/schedule.hpp"
 #include "schedule/weight_placement.hpp"
 #include "stage/stage.hpp"
+#include "stage/vocabulary.hpp"
 
 namespace penstock {
 
@@ -56,7 +57,8 @@ struct PlannedSchedule {
   Schedule schedule;
   PerStage<StageShape> stages;           ///< of the forward pass
   PerStage<StageShape> backward_stages;  ///< of a backward pass with stages of its own; else empty
-  PerStage<StageBytes> bytes;            ///< by number of a stage: what those of both passes need
+  PerRank<VocabularyShape> shares;       ///< where the ranks share the vocabulary; else empty
+  PerStage<StageBytes> bytes;            ///< by number of a stage: what those of both passes need; then of shares
   PerRank<RankPlan> ranks;
 
   const PerStage<StageShape>& stages_of(Pass pass) const {

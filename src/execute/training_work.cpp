@@ -50,14 +50,14 @@ void pass_tied_table(const Schedule& schedule, Stage stage, PerStage<std::unique
 
 void share_tied_table(const RunPlan& plan, PerStage<std::unique_ptr<HostStage>>& stages, const Communicator& pipeline) {
   const auto& schedule = plan.training.schedule;
-  if (!plan.shape.model.tie_embeddings || stages.size() == 1) return;
+  if (!plan.shape.model.tie_embeddings || stages.size() == 1 || schedule.shares_vocabulary) return;
   for (const Stage stage : {Stage{0}, schedule.last_stage(Pass::backward)}) {
     if (stages[stage]) pass_tied_table(schedule, stage, stages, pipeline);
   }
 }
 
 TrainingWork::TrainingWork(const Parts& parts)
-    : ComputeWork{parts.plan->training, parts.rank, *parts.kernels, Result::losses, parts.parameters},
+    : ComputeWork{parts.plan->training, parts.rank, *parts.kernels, Result::losses, parts.parameters, parts.peers},
       parts_{parts},
       model_{parameters_of(parts.plan->shape.model)},
       staging_{parts.plan->shape.replicas},
@@ -151,11 +151,16 @@ void TrainingWork::share_step(Stage stage) {
 }
 
 bool TrainingWork::shares_table() const {
-  return parts_.plan->shape.model.tie_embeddings && parts_.stages->size() > 1;
+  const bool is_tied = parts_.plan->shape.model.tie_embeddings;
+  return is_tied && parts_.stages->size() > 1 && !planned().schedule.shares_vocabulary;
 }
 
 void TrainingWork::share_tied_gradient(Stage stage) {
   const auto& schedule = planned().schedule;
+  if (schedule.shares_vocabulary) {
+    if (!schedule.is_share(stage)) return;
+    return add_into(host(stage).gradient(index_of_table(host(stage))), head_gradient(stage), *parts_.workers);
+  }
   const Stage last_stage = schedule.last_stage(Pass::backward);
   const Rank first = schedule.ranks(Pass::backward)[Stage{0}];
   const Rank last = schedule.ranks(Pass::backward)[last_stage];
@@ -175,12 +180,13 @@ void TrainingWork::share_tied_gradient(Stage stage) {
   add_into(embedding, head_staging_, *parts_.workers);
 }
 
-/// The second accumulator of the tied table: on the last stage, of its own copy; on a stage that is first and last,
-/// behind the gradients of its parameters.
+/// The second accumulator of the tied table: on the last stage, of its own copy; on a stage that is first and last, or
+/// a share of the vocabulary, behind the gradients of its parameters.
 std::span<float> TrainingWork::head_gradient(Stage stage) const {
   const auto& host_stage = *(*parts_.stages)[stage];
-  if (parts_.stages->size() > 1) return host_stage.gradient(index_of_table(host_stage));
-  const auto slot = math(Pass::backward, stage).tied_head_gradient();
+  const bool is_share = planned().schedule.is_share(stage);
+  if (!is_share && parts_.stages->size() > 1) return host_stage.gradient(index_of_table(host_stage));
+  const auto slot = is_share ? share()->tied_head_gradient() : math(Pass::backward, stage).tied_head_gradient();
   require(slot.has_value(), "a tied model without a second accumulator");
   auto* data = reinterpret_cast<float*>(host_stage.gradients().data() + slot->offset.value);  // NOLINT: raw memory
   return {data, static_cast<std::size_t>(slot->rows * slot->columns)};

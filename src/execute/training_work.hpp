@@ -34,7 +34,7 @@ struct OptimizerGroups {
 ///
 /// A tied table whose head is on another stage: REDUCE of the last stage sends the head's gradient, REDUCE of the first
 /// adds it (embedding + head); STEP of the first sends the new table, STEP of the last receives it; so
-/// do their UNDOs, which all ranks know of.
+/// do their UNDOs, which all ranks know of. A share of the vocabulary has both of its gradients; its REDUCE adds them.
 class TrainingWork : public ComputeWork {
  public:
   struct Parts {
@@ -46,7 +46,8 @@ class TrainingWork : public ComputeWork {
     const ParameterFetch* parameters = nullptr;
     OptimizerGroups* groups = nullptr;
     UpdateRule* rule = nullptr;
-    Transport* transport = nullptr;  ///< of the pipeline's ranks; for schedules that exchange attention
+    Transport* transport = nullptr;    ///< of the pipeline's ranks; for schedules that exchange attention
+    VocabularyPeers* peers = nullptr;  ///< where the ranks share the vocabulary
     /// What this rank tells all others at VALIDATE; called on the CPU lane, once all its compute actions but evictions
     /// are done. Empty: nothing.
     std::function<std::string()> report = {};

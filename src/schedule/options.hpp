@@ -203,8 +203,8 @@ void describe(Visitor& visit, ScheduleOptions& options) {
                "half of its tokens, so that all ranks can be equal",
        .when_absent = "half with exchange: global, chunk with pairwise, as published"});
   visit("vocabulary_parallel", options.vocabulary_parallel,
-        {.help = "slimpipe: each rank has its share of the vocabulary's head, loss and embedding. simulate and plan "
-                 "alone"});
+        {.help = "slimpipe: each rank has its share of the vocabulary's head, loss and embedding; logits take the "
+                 "ranks' part of the memory"});
 }
 
 }  // namespace penstock

@@ -150,6 +150,23 @@ TEST(CheckDeck, WantsSlicesThatTheScheduleAndTheSequenceHave) {
               ElementsAre("schedule.slices: 9 slices cannot be cut from sequences of 8 tokens"));
 }
 
+TEST(CheckDeck, WantsATokenForEachRankThatSharesTheVocabulary) {
+  const auto change = [](std::int32_t vocabulary) {
+    return [=](Deck& deck) {
+      deck.schedule.kind = ScheduleKind::slimpipe;
+      deck.schedule.slices = 4;
+      deck.schedule.vocabulary_parallel = true;
+      deck.parallel.pipeline = 4;
+      deck.model.vocabulary = vocabulary;
+    };
+  };
+
+  EXPECT_THAT(broken_by(change(3)),
+              ElementsAre("schedule.vocabulary_parallel: shares a vocabulary of 3 tokens over 4 ranks; each rank needs "
+                          "one token at least"));
+  EXPECT_THAT(broken_by(change(4)), IsEmpty());
+}
+
 TEST(CheckDeck, WantsForwardsFirstThatSvppCanHave) {
   EXPECT_THAT(broken_by([](Deck& deck) { deck.schedule.forwards_first = 4; }),
               ElementsAre(HasSubstr("schedule.forwards_first: 1f1b itself says how many forwards come first")));
@@ -324,12 +341,11 @@ TEST(NotesOnDeck, TellWhatMaySurprise) {
   deck.schedule.virtual_stages = 2;
   deck.schedule.exchange_grain = ExchangeGrain::half;
 
-  EXPECT_THAT(notes_on(deck),
-              ElementsAre(HasSubstr("warmup 200 is longer than training.steps 100"),
-                          HasSubstr("decay_steps 101 is longer than training.steps 100"),
-                          HasSubstr("minimum 0.0001 is not used"),
-                          HasSubstr("schedule.exchange_grain half is not used with exchange none"),
-                          HasSubstr("schedule.virtual is not used")));
+  EXPECT_THAT(notes_on(deck), ElementsAre(HasSubstr("warmup 200 is longer than training.steps 100"),
+                                          HasSubstr("decay_steps 101 is longer than training.steps 100"),
+                                          HasSubstr("minimum 0.0001 is not used"),
+                                          HasSubstr("schedule.exchange_grain half is not used with exchange none"),
+                                          HasSubstr("schedule.virtual is not used")));
 }
 
 TEST(ModelSpecOfDeck, FollowsTheDeck) {

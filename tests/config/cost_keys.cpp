@@ -85,6 +85,14 @@ TEST(WhatOnlyTheModelKnows, IsRefusedAtOnce) {
   EXPECT_THAT(text, HasSubstr("\nparallel.context"));
 }
 
+TEST(WhatOnlyTheModelKnows, IsASharedVocabularyWithParametersFromTheHost) {
+  const std::string shared = "schedule: {kind: slimpipe, vocabulary_parallel: true}\n";
+
+  EXPECT_EQ(refusal_of(shared), "");
+  EXPECT_THAT(refusal_of(shared + "memory: {parameters: host}\n"),
+              HasSubstr("schedule.vocabulary_parallel: is true; so far"));
+}
+
 TEST(WhatOnlyTheModelKnows, IsNothingThatRuns) {
   EXPECT_EQ(refusal_of("memory: {recompute: full}\n"), "");
 }

@@ -57,7 +57,7 @@ struct TinyTraining {
         state{plan, ranks, {DeviceKind::host, threads}, delays},
         rule{optimizer(non_finite, clip), 10},
         work{{&plan, state.place().coordinate, &state.kernels(), &state.cpu_workers(), &state.stages(),
-              &state.parameter_fetch(), &state.groups(), &rule, state.transport()}},
+              &state.parameter_fetch(), &state.groups(), &rule, state.transport(), &state.vocabulary_peers()}},
         executor{plan.training.schedule, plan.training.ranks[state.place().coordinate], state.resources(work)} {
     for (auto& stage : state.stages()) {
       if (!stage) continue;
@@ -104,6 +104,7 @@ struct TinyTraining {
         add(all_parameters, parameter.name, world.all_gather(working_copy(stage, index++)));
       }
     }
+    if (work.share() != nullptr) add_shares(all_parameters);
     return all_parameters;
   }
 
@@ -127,6 +128,25 @@ struct TinyTraining {
     if (!own) return "";
     const auto bytes = own->working_copy(index);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};  // NOLINT: bytes as text
+  }
+  /// What shares of the vocabulary hold, one behind the other.
+  void add_shares(std::map<std::string, std::string>& to) {
+    const auto& shape = work.share()->shape();
+    for (const auto& whole : parameters_of_share(shape.run.model, shape.run.model.vocabulary, true, true)) {
+      std::int32_t index = 0;
+      std::string own;
+      for (const auto& parameter :
+           parameters_of_share(shape.run.model, shape.rows().count, shape.is_first(), shape.is_last())) {
+        if (parameter.name == whole.name) own = working_copy(plan.training.schedule.share_of(shape.rank), index);
+        ++index;
+      }
+      const auto of_ranks = world.all_gather(own);
+      std::vector<std::string> of_replicas(static_cast<std::size_t>(plan.shape.replicas));
+      for (std::size_t rank = 0; rank < of_ranks.size(); ++rank) {
+        of_replicas[rank / static_cast<std::size_t>(plan.shape.pipeline)] += of_ranks[rank];
+      }
+      add(to, whole.name, of_replicas);
+    }
   }
   static void add(std::map<std::string, std::string>& to, const std::string& name,
                   const std::vector<std::string>& copies) {

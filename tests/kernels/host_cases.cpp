@@ -468,30 +468,29 @@ std::vector<Operation> merging_operations() {
     }
     return maker.tensors;
   };
-  return {{"merge_attention",
-           make,
-           [](Kernels& k, Tensors& t) {
-             std::vector<AttentionPart> parts;
-             for (const char* number : {"0", "1", "2"}) {
-               parts.push_back({t[std::string{"out"} + number].matrix(), t[std::string{"lse"} + number].matrix()});
-             }
-             k.merge_attention(t["out"].matrix(), t["lse"].matrix(), parts);
-           },
-           {"out", "lse"}},
-          {"attention_shift",
-           make,
-           [](Kernels& k, Tensors& t) {
-             k.attention_shift(t["shift"].matrix(), t["dout"].matrix(), t["out"].matrix());
-           },
-           {"shift"}},
-          {"add_parts",
-           make,
-           [](Kernels& k, Tensors& t) {
-             const std::vector<ConstMatrix> parts{t["out0"].matrix(), t["out1"].matrix(), t["out2"].matrix()};
-             k.add_parts(t["out"].matrix(), parts);
-             k.add_parts(t["out0"].matrix(), parts);  // one of the parts
-           },
-           {"out", "out0"}}};
+  return {
+      {"merge_attention",
+       make,
+       [](Kernels& k, Tensors& t) {
+         std::vector<AttentionPart> parts;
+         for (const char* number : {"0", "1", "2"}) {
+           parts.push_back({t[std::string{"out"} + number].matrix(), t[std::string{"lse"} + number].matrix()});
+         }
+         k.merge_attention(t["out"].matrix(), t["lse"].matrix(), parts);
+       },
+       {"out", "lse"}},
+      {"attention_shift",
+       make,
+       [](Kernels& k, Tensors& t) { k.attention_shift(t["shift"].matrix(), t["dout"].matrix(), t["out"].matrix()); },
+       {"shift"}},
+      {"add_parts",
+       make,
+       [](Kernels& k, Tensors& t) {
+         const std::vector<ConstMatrix> parts{t["out0"].matrix(), t["out1"].matrix(), t["out2"].matrix()};
+         k.add_parts(t["out"].matrix(), parts);
+         k.add_parts(t["out0"].matrix(), parts);  // one of the parts
+       },
+       {"out", "out0"}}};
 }
 
 std::vector<Operation> loss_operations() {
