@@ -55,6 +55,7 @@ RunShape run_shape(const Deck& deck, const std::string& deck_path) {
   if (deck.schedule.file) shape.schedule_csv = read_text(*deck.schedule.file);
   if (deck.schedule.weight_gradients == WeightGradients::placed) shape.durations = expected_durations(deck, deck_path);
   shape.recompute = deck.memory.recompute;
+  shape.recompute_by_stage = deck.memory.recompute_by_stage;
   shape.offload_activations = deck.memory.offload_activations;
   shape.stream_parameters = deck.memory.parameters == Place::host;
   shape.resident_stages = deck.memory.resident_stages;

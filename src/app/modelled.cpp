@@ -83,6 +83,7 @@ ModelledRun modelled_run(const Deck& deck, const HardwareOptions& hardware) {
   if (deck.schedule.file) run.schedule_csv = read_text(*deck.schedule.file);
   run.layers_per_stage = deck.parallel.layers_per_stage;
   run.recompute = deck.memory.recompute;
+  run.recompute_by_stage = deck.memory.recompute_by_stage;
   run.micro_batches = micro_batches(deck);
   run.steps_wait = steps_wait(deck);
   run.stream_parameters = deck.memory.parameters == Place::host;

@@ -45,6 +45,7 @@ Deck deck_of(Deck deck, const ModelledRun& run) {
   deck.schedule.exchange = run.cost.exchange;
   deck.schedule.vocabulary_parallel = run.cost.vocabulary_parallel;
   deck.memory.recompute = run.recompute;
+  deck.memory.recompute_by_stage.reset();
   deck.memory.offload_activations = run.cost.offload_ratio;
   return deck;
 }

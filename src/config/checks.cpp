@@ -154,6 +154,25 @@ void check_stages(const Deck& deck, BrokenRules& broken) {
              deck.parallel.pipeline, deck.schedule.virtual_stages, stages, counted(deck.model.layers, "layer"));
 }
 
+/// The number of stages of a schedule file is in the file.
+void check_recompute_by_stage(const Deck& deck, BrokenRules& broken) {
+  if (!deck.memory.recompute_by_stage || deck.schedule.file) return;
+  const ScheduleOptions& schedule = deck.schedule;
+  const bool is_decoupled = entry_of(schedule.kind).limits.two_partitions;
+  const std::int32_t of_rank = is_decoupled ? schedule.backward_virtual : schedule.virtual_stages;
+  const std::int64_t product = std::int64_t{deck.parallel.pipeline} * of_rank;
+  const bool counts_all = is_decoupled && schedule.backward_stages;
+  const std::int64_t stages = counts_all ? *schedule.backward_stages : product;
+  const auto entries = static_cast<std::int64_t>(deck.memory.recompute_by_stage->size());
+  if (entries == stages) return;
+  const std::string_view name = is_decoupled ? "backward_virtual" : "virtual";
+  const std::string count =
+      counts_all ? fmt::format("schedule.backward_stages {}", stages)
+                 : fmt::format("pipeline {} x {} {} = {} stages", deck.parallel.pipeline, name, of_rank, stages);
+  broken.add({"memory.recompute_by_stage", "parallel.pipeline", "schedule.kind"}, "has {}; {} need one each",
+             counted(entries, "entry", "entries"), count);
+}
+
 /// The rules of the schedule's kind; how many micro-batches there are is no part of them.
 void check_kind(const Deck& deck, BrokenRules& broken) {
   if (deck.schedule.file) return;
@@ -286,8 +305,6 @@ void refuse_schedule(const ScheduleOptions& schedule, const Refuse& refuse) {
 
 template <class Refuse>
 void refuse_memory(const MemoryOptions& memory, const Refuse& refuse) {
-  refuse(memory.recompute == Recompute::selective || memory.recompute == Recompute::layers, "memory.recompute",
-         deck_name(memory.recompute), "choose none or full");
   refuse(memory.optimizer == Place::device, "memory.optimizer", deck_name(memory.optimizer), "choose host");
 }
 
@@ -302,6 +319,7 @@ std::vector<BrokenRule> check_deck(const Deck& deck, DeckUse use) {
   check_batch(deck, broken);
   check_ranks(deck.parallel, broken);
   check_stages(deck, broken);
+  check_recompute_by_stage(deck, broken);
   check_kind(deck, broken);
   check_lockstep_options(deck.schedule, broken);
   check_weight_queue(deck.schedule, broken);

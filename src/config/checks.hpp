@@ -18,9 +18,8 @@ enum class DeckUse : std::uint8_t { run, model };
 std::vector<BrokenRule> check_deck(const Deck& deck, DeckUse use = DeckUse::run);
 
 /// Throws Error bad_input with a line for each thing that only the models of cost know so far (simulate, plan) and no
-/// device runs: tensor, context and expert parallelism, mixtures of experts, selective recomputation, slices,
-/// parameters from the host (with spipe and mobius always), offloaded activations, the optimizer on the device,
-/// vocabulary parallelism. For train and check.
+/// device runs: tensor, context and expert parallelism, mixtures of experts, the optimizer on the device, vocabulary
+/// parallelism. For train and check.
 void refuse_what_cannot_run(const Deck& deck);
 
 /// What is allowed but may surprise, in sentences for the log: a warm-up longer than the run, a minimum that is not

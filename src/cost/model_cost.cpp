@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/model_cost.hpp"
 
+#include <utility>
+
 #include "base/error.hpp"
 #include "model/parameters.hpp"
 
@@ -40,18 +42,28 @@ Product second_feed_forward(const CostShape& shape) {
   return product;
 }
 
+/// The products that make `width` numbers of queries, keys and values.
+Product projection(const CostShape& shape, double width) {
+  return {.rows = shape.tokens(), .columns = width / shape.tensor, .inner = double{1} * shape.model.hidden};
+}
+
+Product attention_output(const CostShape& shape) {
+  return {.rows = shape.tokens(),
+          .columns = double{1} * shape.model.hidden,
+          .inner = double{1} * shape.model.query_width() / shape.tensor};
+}
+
+Product router(const CostShape& shape) {
+  return {.rows = shape.tokens() / shape.tensor,
+          .columns = double{1} * shape.model.experts,
+          .inner = double{1} * shape.model.hidden};
+}
+
 std::vector<Product> forward_products(const CostShape& shape) {
   const ModelSpec& model = shape.model;
-  const double tokens = shape.tokens();
-  const double hidden = model.hidden;
-  std::vector<Product> products{
-      {.rows = tokens, .columns = (model.query_width() + 2.0 * model.kv_width()) / shape.tensor, .inner = hidden},
-      {.rows = tokens, .columns = hidden, .inner = double{1} * model.query_width() / shape.tensor},
-      first_feed_forward(shape),
-      second_feed_forward(shape)};
-  if (model.is_mixture()) {
-    products.push_back({.rows = tokens / shape.tensor, .columns = double{1} * model.experts, .inner = hidden});
-  }
+  std::vector<Product> products{projection(shape, model.query_width() + 2.0 * model.kv_width()),
+                                attention_output(shape), first_feed_forward(shape), second_feed_forward(shape)};
+  if (model.is_mixture()) products.push_back(router(shape));
   return products;
 }
 
@@ -68,12 +80,26 @@ Product transposed(const Product& forward, WorkPart part) {
   fail(ExitCode::internal, "cost: no such part of the work");
 }
 
-/// Numbers per token that the elementwise operations of a layer read and write.
+// Numbers per token that elementwise operations of a layer read and write.
+
+double rotary_elements(const ModelSpec& model, double width) {
+  return is_gated(model) ? 2 * width : 0;
+}
+
+double activation_elements(const ModelSpec& model) {
+  return (is_gated(model) ? 3.0 : 2.0) * model.ffn * feed_forwards(model);
+}
+
+/// Dispatch and combine.
+double routing_elements(const ModelSpec& model) {
+  return model.is_mixture() ? 2.0 * (model.active_experts + 1) * model.hidden : 0;
+}
+
 double elements_per_token(const ModelSpec& model, WorkPart part) {
   const double hidden = model.hidden;
-  const double rotary = is_gated(model) ? 2.0 * (model.query_width() + model.kv_width()) : 0;
-  const double activation = (is_gated(model) ? 3.0 : 2.0) * model.ffn * feed_forwards(model);
-  const double routing = model.is_mixture() ? 2 * (model.active_experts + 1) * hidden : 0;  // dispatch and combine
+  const double rotary = rotary_elements(model, model.query_width() + model.kv_width());
+  const double activation = activation_elements(model);
+  const double routing = routing_elements(model);
   switch (part) {
     case WorkPart::forward:  // two norms (2 each), two residual adds (3 each)
       return 10 * hidden + rotary + activation + routing;
@@ -106,10 +132,32 @@ Work layer_work(const CostShape& shape, WorkPart part) {
   return work;
 }
 
-Work selective_work(const CostShape& shape) {
+Work work_again(const CostShape& shape, Recompute recompute) {
   const ModelSpec& model = shape.model;
-  const double elements = (is_gated(model) ? 3.0 : 2.0) * model.ffn * feed_forwards(model);
-  return {{first_feed_forward(shape)}, share_of_tokens(shape) * elements * storage_bytes(model.precision)};
+  const double hidden = model.hidden;
+  const double queries = model.query_width();
+  const auto work = [&](std::vector<Product> products, double elements) {
+    return Work{std::move(products), share_of_tokens(shape) * elements * storage_bytes(model.precision)};
+  };
+  switch (recompute) {
+    case Recompute::none:
+    case Recompute::full:
+      return {};
+    case Recompute::attention:
+      return work({projection(shape, queries)}, 2 * hidden + rotary_elements(model, queries));
+    case Recompute::selective:
+      return work({first_feed_forward(shape)}, activation_elements(model));
+    case Recompute::layers: {
+      const double keys = keeps_keys_and_values(shape, recompute) ? 0 : model.kv_width();
+      std::vector<Product> products{projection(shape, queries + 2 * keys), attention_output(shape),
+                                    first_feed_forward(shape)};
+      if (model.is_mixture()) products.push_back(router(shape));
+      // Two norms and one residual add.
+      return work(std::move(products), 7 * hidden + rotary_elements(model, queries + keys) +
+                                           activation_elements(model) + routing_elements(model));
+    }
+  }
+  fail(ExitCode::internal, "cost: no such way to recompute");
 }
 
 Work embedding_work(const CostShape& shape, WorkPart part, double share) {

@@ -39,8 +39,10 @@ struct Work {
 /// experts that are active); two norms, rotary positions, the activation, two residual adds.
 Work layer_work(const CostShape& shape, WorkPart part);
 
-/// What selective recomputation adds to the input gradient of one layer: gate, up and the activation.
-Work selective_work(const CostShape& shape);
+/// What recomputation within the backward adds to the input gradient of one layer, its attention not included: for
+/// `attention` the norm, the queries and their rotation; for `selective` gate, up and the activation; for `layers` the
+/// forward up to the input of the last product, keys and values of slices excepted.
+Work work_again(const CostShape& shape, Recompute recompute);
 
 /// The embeddings; `share` of them is done here, 1 or 1 / ranks (vocabulary parallelism).
 Work embedding_work(const CostShape& shape, WorkPart part, double share);

@@ -122,6 +122,10 @@ void check(const CostShape& shape) {
   check_exchange(shape);
 }
 
+bool keeps_keys_and_values(const CostShape& shape, Recompute recompute) {
+  return recompute != Recompute::layers || shape.slices > 1;
+}
+
 double storage_bytes(Precision precision) {
   return precision == Precision::fp32 ? 4 : 2;
 }

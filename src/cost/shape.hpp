@@ -96,6 +96,9 @@ struct CostShape {
 /// Throws Error bad_input naming the first rule that the shape breaks, with the numbers.
 void check(const CostShape& shape);
 
+/// Whether a layer that keeps little else keeps its keys and values, for the slices behind.
+bool keeps_keys_and_values(const CostShape& shape, Recompute recompute);
+
 /// Bytes of one number of parameters and activations.
 double storage_bytes(Precision precision);
 

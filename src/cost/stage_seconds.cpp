@@ -9,8 +9,9 @@ namespace {
 
 constexpr std::array<WorkPart, 3> all_parts{WorkPart::forward, WorkPart::input_gradient, WorkPart::weight_gradient};
 
-std::size_t place(WorkPart part) {
-  return static_cast<std::size_t>(part);
+template <class Enumeration>
+std::size_t place(Enumeration value) {
+  return static_cast<std::size_t>(value);
 }
 
 Seconds scaled(Seconds seconds, double factor) {
@@ -34,15 +35,18 @@ StageSeconds::StageSeconds(const CostShape& shape, const HardwareOptions& hardwa
   }
   for (const WorkPart part : all_parts) {
     for (const Slice slice : all<Slice>(shape.slices)) {
-      const TokenRange& range = ranges_[static_cast<std::size_t>(slice.value())];
-      const double before = static_cast<double>(range.begin) / static_cast<double>(range.count);
-      by_slice_[place(part)].push_back(layer_seconds(part, slice, {before + 0.5, 0}));
+      by_slice_[place(part)].push_back(layer_seconds(part, slice, alone(slice)));
     }
   }
 }
 
+BalancedAttention StageSeconds::alone(Slice slice) const {
+  const TokenRange& range = ranges_[static_cast<std::size_t>(slice.value())];
+  return {static_cast<double>(range.begin) / static_cast<double>(range.count) + 0.5, 0};
+}
+
 StageSeconds::OfLength StageSeconds::of_length(std::int64_t tokens) const {
-  OfLength result{.shape = shape_.of_length(tokens), .selective = {}};
+  OfLength result{.shape = shape_.of_length(tokens)};
   const CostShape& shape = result.shape;
   const double share = shape.vocabulary_share();
   for (const WorkPart part : all_parts) {
@@ -50,7 +54,9 @@ StageSeconds::OfLength StageSeconds::of_length(std::int64_t tokens) const {
     result.embedding[place(part)] = seconds_of(embedding_work(shape, part, share));
     result.head[place(part)] = seconds_of(head_work(shape, part, share)) + vocabulary_collectives(shape, links_, part);
   }
-  result.selective = seconds_of(selective_work(shape));
+  for (const auto& [mode, name] : enum_names(Recompute{})) {
+    result.again[place(mode)] = seconds_of(work_again(shape, mode));
+  }
   return result;
 }
 
@@ -117,11 +123,14 @@ Seconds StageSeconds::of(WorkPart part, const PerStage<LayerRange>& stages, Stag
                       : layer_seconds(of_part, slice, lockstep_->of(unit_of(stage, slice)));
   };
   Seconds layer = of_layer(part);
-  if (part == WorkPart::input_gradient && shape_.recompute_of(stage) == Recompute::selective) {
-    layer += length_of(slice).selective;
-  }
-  if (part == WorkPart::input_gradient && shape_.recompute_of(stage) == Recompute::layers) {
-    layer += of_layer(WorkPart::forward);
+  if (part == WorkPart::input_gradient) {
+    const Recompute recompute = shape_.recompute_of(stage);
+    const OfLength& own = length_of(slice);
+    layer += own.again[place(recompute)];
+    // Its attention, and what the devices of a rank exchange for it; other ranks have no part in it.
+    if (recompute == Recompute::layers) {
+      layer += layer_seconds(WorkPart::forward, slice, alone(slice)) - own.layer[place(WorkPart::forward)];
+    }
   }
   return scaled(layer, stages[stage].size()) + ends_seconds(part, stage, stages.size(), slice);
 }

@@ -33,10 +33,12 @@ class StageSeconds {
     std::array<Seconds, 3> layer;
     std::array<Seconds, 3> embedding;  ///< of the first stage, or of the share of each rank
     std::array<Seconds, 3> head;
-    Seconds selective;
+    std::array<Seconds, enum_names(Recompute{}).size()> again;  ///< by mode
   };
   OfLength of_length(std::int64_t tokens) const;
   const OfLength& length_of(Slice slice) const;
+  /// A slice over all keys before it and its own, shared with no rank.
+  BalancedAttention alone(Slice slice) const;
   Seconds seconds_of(const Work& work) const;
   Seconds layer_seconds(WorkPart part, Slice slice, const BalancedAttention& attention) const;
   Seconds attention_seconds(const CostShape& shape, WorkPart part, double length) const;

@@ -68,9 +68,8 @@ class StageSizer {
     const double forward = tokens_ * activation_bytes_per_token(model_, all);
     const double gradients = tokens_ * (operand_bytes_per_token(model_, all) +
                                         element_ * (feed_forward_numbers(model_) + model_.query_width()));
-    const bool is_made_again =
-        stage.value() < shape_.backward().size() && shape_.recompute_of(stage) == Recompute::layers;
-    const double backward = gradients + (is_made_again ? forward : 0);
+    const bool is_backward_stage = stage.value() < shape_.backward().size();
+    const double backward = gradients + (is_backward_stage ? forward - kept_of_layer(shape_.recompute_of(stage)) : 0);
     return bytes(2.0 * static_cast<double>(stream_.value) + std::max({forward, backward, head_workspace(stage)}));
   }
 
@@ -111,9 +110,14 @@ class StageSizer {
     return element * layers.size() * tokens_ * 2 * model_.kv_width();
   }
 
+  double kept_of_layer(Recompute recompute) const {
+    const bool adds_keys = recompute == Recompute::layers && keeps_keys_and_values(shape_, recompute);
+    const double keys_and_values = adds_keys ? 2 * element_ * model_.kv_width() : 0;
+    return tokens_ * (activation_bytes_per_token(model_, recompute) + keys_and_values);
+  }
+
   double kept_bytes(Stage stage) const {
-    const double layers = shape_.backward()[stage].size();
-    double kept = layers * tokens_ * activation_bytes_per_token(model_, shape_.recompute_of(stage));
+    double kept = shape_.backward()[stage].size() * kept_of_layer(shape_.recompute_of(stage));
     if (is_last(stage)) kept += 2 * tokens_ * model_.hidden * element_;  // the final norm's input and output
     if (!is_last(stage) && has_head_share(stage)) kept += logits();
     return kept;
@@ -137,6 +141,7 @@ class StageSizer {
 double activation_bytes_per_token(const ModelSpec& model, Recompute recompute) {
   if (recompute == Recompute::layers) return model.hidden * storage_bytes(model.precision);
   double numbers = 4.0 * model.hidden + 2.0 * model.query_width() + 2.0 * model.kv_width();
+  if (recompute == Recompute::attention) numbers -= 1.0 * model.hidden + model.query_width();
   if (recompute != Recompute::selective) numbers += feed_forward_numbers(model);
   return numbers * storage_bytes(model.precision);
 }
@@ -144,10 +149,16 @@ double activation_bytes_per_token(const ModelSpec& model, Recompute recompute) {
 double operand_bytes_per_token(const ModelSpec& model, Recompute recompute) {
   double numbers =
       2.0 * model.hidden + 1.0 * model.query_width() + 2.0 * model.kv_width() + feed_forward_gradients(model);
+  const bool is_layers = recompute == Recompute::layers;
+  // The normed input of queries, keys and values.
+  if (is_layers || recompute == Recompute::attention) numbers += model.hidden;
   // What the last product of the feed-forward layer was given.
-  if (recompute == Recompute::selective) numbers += feed_forward_numbers(model) - feed_forward_gradients(model);
-  const double made_again = recompute == Recompute::layers ? activation_bytes_per_token(model, Recompute::none) : 0;
-  return numbers * storage_bytes(model.precision) + made_again;
+  if (is_layers || recompute == Recompute::selective) {
+    numbers += feed_forward_numbers(model) - feed_forward_gradients(model);
+  }
+  // What attention gave, and the normed input of the feed-forward layer.
+  if (is_layers) numbers += 1.0 * model.query_width() + model.hidden;
+  return numbers * storage_bytes(model.precision);
 }
 
 double stepped_parameters(const CostShape& shape, const StageParameters& parameters) {

@@ -12,12 +12,13 @@ namespace penstock {
 /// Bytes of activations that one layer keeps for one token, all devices of a rank together: 12h + 4h_kv + 6f for Llama
 /// in bf16 (its input, two norms, queries, attention, and the stream between attention and feed-forward: 2 bytes each
 /// of h; keys and values; gate, up and their product), 6f once for each active expert; 16h + 4f for GPT-2, whose
-/// feed-forward keeps the inputs of GELU and of the last product. Selective recomputation keeps all but those of f,
-/// recomputation by layers the layer's input.
+/// feed-forward keeps the inputs of GELU and of the last product. Recomputation of `attention` keeps all but a norm and
+/// the queries, `selective` all but those of f, `layers` the layer's input (and with slices keys and values, which are
+/// not counted here). `full`: what R fills.
 double activation_bytes_per_token(const ModelSpec& model, Recompute recompute);
 
 /// The same for gradients that a split backward keeps between I and W: at the outputs of all products of a layer, and
-/// what recomputation within the input gradient made again.
+/// what recomputation within the input gradient made again and weight gradients read.
 double operand_bytes_per_token(const ModelSpec& model, Recompute recompute);
 
 /// Bytes by kind of buffer of each stage: entry s has those of forward stage s and of backward stage s. With vocabulary

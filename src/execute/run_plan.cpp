@@ -80,7 +80,7 @@ void cut_layers(RunPlan& plan, Schedule& compute) {
 
 Schedule complete_schedule(const RunShape& shape, const Schedule& compute) {
   CompletionOptions options;
-  options.recompute = PerStage<bool>{compute.ranks(Pass::backward).size(), shape.recompute == Recompute::full};
+  options.recompute = fully_recomputed(recompute_modes(compute, shape.recompute, shape.recompute_by_stage));
   options.split_weight_gradients = shape.schedule.splits_backward();
   options.tied_embeddings = shape.model.tie_embeddings;
   options.steps_wait = shape.steps_wait;
@@ -112,6 +112,13 @@ Schedule evaluation_schedule(const RunShape& shape, const Schedule& training, st
   schedule = add_communication(schedule);
   require_valid(schedule, validate(schedule));
   return schedule;
+}
+
+/// What the forward of each stage keeps. Decoupled passes keep nothing.
+void set_recompute(PlannedSchedule& training, const RunShape& shape) {
+  if (training.schedule.backward) return;
+  const auto modes = recompute_modes(training.schedule, shape.recompute, shape.recompute_by_stage);
+  for (const Stage stage : all<Stage>(modes.size())) training.stages[stage].recompute = modes[stage];
 }
 
 /// The borders of backward stages inside each forward stage.
@@ -230,6 +237,7 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
   if (schedule.backward) {
     plan.training.backward_stages = stage_shapes(shape, plan.backward_partition, shape.micro_batch, slices);
   }
+  set_recompute(plan.training, shape);
   note_sharing(schedule, plan.training.stages);
   plan.validation.schedule = evaluation_schedule(shape, schedule, shape.micro_batches());
   plan.validation.stages = plan.training.stages;

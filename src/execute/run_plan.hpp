@@ -29,6 +29,7 @@ struct RunShape {
   ScheduleOptions schedule;
   std::string schedule_csv;  ///< the text of schedule.file, when that is given
   Recompute recompute = Recompute::none;
+  RecomputeList recompute_by_stage;  ///< takes its place
   /// By which weight gradients are placed (schedule.weight_gradients), of whole actions. The same on all ranks.
   Prices durations = unit_prices();
   StepsWait steps_wait = StepsWait::for_norm;  ///< of a schedule whose host actions are not in a file

@@ -34,6 +34,7 @@ constexpr std::array<EnumName<Rollback>, 2> enum_names(Rollback) {
 /// The section `memory` of a deck.
 struct MemoryOptions {
   Bytes device{std::int64_t{2} << 30};  ///< device memory that one rank may use
+  RecomputeList recompute_by_stage;     ///< takes the place of the next
   Recompute recompute = Recompute::none;
   Place parameters = Place::device;  ///< of the working copy; mobius and spipe have it on the host whatever this says
   Fetch fetch = Fetch::message;
@@ -48,10 +49,14 @@ template <class Visitor>
 void describe(Visitor& visit, MemoryOptions& options) {
   visit("device", options.device,
         {.help = "device memory that one rank may use; planned before the run, never exceeded", .range = at_least(1)});
+  visit("recompute_by_stage", options.recompute_by_stage,
+        {.help = "recompute for each stage of the backward pass, as [full, none, ...]"});
   visit("recompute", options.recompute,
-        {.help = "none: a forward keeps its activations; selective: all but those between the two products of the "
-                 "feed-forward layer; layers: each layer's input; full: the stage's input; the backward makes the rest "
-                 "again"});
+        {.help = "none: a forward keeps its activations; attention: all but the normed input and the queries of "
+                 "attention; selective: all but those between the two products of the feed-forward layer; layers: each "
+                 "layer's input, and with slices its keys and values; full: the stage's input, as mobius and spipe "
+                 "always; the backward forms the rest again",
+         .not_beside = "recompute_by_stage"});
   visit(
       "parameters", options.parameters,
       {.help = "device: a stage's parameters stay on their device; host: they come from the host for each stay there, "

@@ -35,6 +35,7 @@ class Enumeration {
  public:
   explicit Enumeration(const PlanRequest& request) : request_{request}, run_{request.base} {
     run_.capacity = request.capacity;
+    run_.recompute_by_stage.reset();
   }
 
   std::vector<ModelledRun> result() {
@@ -160,10 +161,10 @@ class Enumeration {
     if (is_another_kind(options) || !faults_of(run_.schedule.kind, options).empty()) return;
     const bool recomputes_anyway =
         run_.schedule.kind == ScheduleKind::mobius || run_.schedule.kind == ScheduleKind::spipe;
-    const auto recomputes = recomputes_anyway
-                                ? std::vector{Recompute::full}
-                                : or_else(request_.search.recompute,
-                                          {Recompute::none, Recompute::selective, Recompute::layers, Recompute::full});
+    const auto recomputes = recomputes_anyway ? std::vector{Recompute::full}
+                                              : or_else(request_.search.recompute,
+                                                        {Recompute::none, Recompute::attention, Recompute::selective,
+                                                         Recompute::layers, Recompute::full});
     for (const Recompute recompute : recomputes) {
       run_.recompute = recompute;
       for (const double offload : or_else(request_.search.offload_activations, {request_.base.cost.offload_ratio})) {

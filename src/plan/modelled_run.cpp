@@ -48,7 +48,7 @@ bool offloads(const ModelledRun& run) {
 
 Schedule complete_schedule(const ModelledRun& run, const Schedule& compute) {
   CompletionOptions options;
-  options.recompute = PerStage<bool>{compute.ranks(Pass::backward).size(), run.recompute == Recompute::full};
+  options.recompute = fully_recomputed(recompute_modes(compute, run.recompute, run.recompute_by_stage));
   options.split_weight_gradients = run.schedule.splits_backward();
   options.tied_embeddings = run.cost.model.tie_embeddings;
   options.steps_wait = run.steps_wait;
@@ -74,14 +74,6 @@ void cut_layers(const ModelledRun& run, CostShape& cost, Schedule& compute) {
     cost.backward_stages = backward.stages;
     compute.backward->fed_by = feeding_stages(forward, backward);
   }
-}
-
-PerStage<Recompute> recompute_of(const Schedule& schedule, Recompute recompute) {
-  PerStage<Recompute> result(schedule.ranks(Pass::backward).size(), recompute);
-  for (const Stage stage : all<Stage>(result.size())) {
-    if (recomputes(schedule, stage)) result[stage] = Recompute::full;
-  }
-  return result;
 }
 
 bool is_activation(BufferKind kind) {
@@ -153,7 +145,7 @@ Priced priced(const ModelledRun& run, CostShape cost, const Schedule& compute) {
   cost.slices = schedule.shape.slices;
   cost.key_cost = run.schedule.key_cost(attention_cost_per_key(cost.model));
   cost.pipeline = schedule.shape.ranks;
-  cost.recompute = recompute_of(schedule, run.recompute);
+  cost.recompute = recompute_modes(schedule, run.recompute, run.recompute_by_stage);
   return {std::move(schedule), CostModel{std::move(cost), run.hardware}};
 }
 

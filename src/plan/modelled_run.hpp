@@ -27,7 +27,8 @@ struct ModelledRun {
   std::string schedule_csv;                                   ///< the text of schedule.file, when that is given
   std::optional<std::vector<std::int32_t>> layers_per_stage;  ///< of the forward pass; as even as possible if absent
   Recompute recompute = Recompute::none;
-  std::int32_t micro_batches = 1;  ///< of one replica and step
+  RecomputeList recompute_by_stage;  ///< takes its place
+  std::int32_t micro_batches = 1;    ///< of one replica and step
   StepsWait steps_wait = StepsWait::for_norm;
   bool stream_parameters = false;    ///< parameters come from the host, whatever the schedule
   std::int32_t resident_stages = 2;  ///< stages that a device then holds at once

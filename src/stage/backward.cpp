@@ -39,6 +39,7 @@ class BackwardPass {
     }
     for (std::int64_t i = call_.blocks() - 1; i >= 0; --i) {
       const Block block = block_at(i);
+      form_again(block, call_.layouts.again);
       backward_input(block);
       if (weights_ == WeightPass::at_once) backward_weight(block);
     }

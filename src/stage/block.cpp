@@ -42,24 +42,37 @@ void attend_backward(const Block& block) {
                                    block[Tensor::log_sum_exp], block[Tensor::query], chunks_of(block));
 }
 
-void forward_attention(const Block& block) {
-  block.family.norm(block.kernels, attention_norm_of(block), block.shape.model.norm_epsilon);
-  product(block, Tensor::query, Tensor::attention_norm, Role::query_weight, Role::query_bias);
-  product(block, Tensor::key, Tensor::attention_norm, Role::key_weight, Role::key_bias);
-  product(block, Tensor::value, Tensor::attention_norm, Role::value_weight, Role::value_bias);
-  block.family.rotate(block);
-  attend(block);
+void form_queries_keys_and_values(const Block& block, TensorSet wanted) {
+  if (wanted.contains(Tensor::attention_norm)) {
+    block.family.norm(block.kernels, attention_norm_of(block), block.shape.model.norm_epsilon);
+  }
+  if (wanted.contains(Tensor::query)) {
+    product(block, Tensor::query, Tensor::attention_norm, Role::query_weight, Role::query_bias);
+    block.family.rotate(block, Tensor::query, Kernels::Rotation::forward);
+  }
+  if (wanted.contains(Tensor::key)) {
+    product(block, Tensor::key, Tensor::attention_norm, Role::key_weight, Role::key_bias);
+    block.family.rotate(block, Tensor::key, Kernels::Rotation::forward);
+  }
+  if (wanted.contains(Tensor::value)) {
+    product(block, Tensor::value, Tensor::attention_norm, Role::value_weight, Role::value_bias);
+  }
+}
+
+void form_residual(const Block& block) {
   product(block, Tensor::residual, Tensor::attention, Role::attention_output_weight, Role::attention_output_bias);
   block.kernels.add(block[Tensor::residual], block.input, block[Tensor::residual]);
 }
 
-void forward_feed_forward(const Block& block) {
-  block.family.norm(block.kernels, ffn_norm_of(block), block.shape.model.norm_epsilon);
-  block.family.feed_forward(block);
-  if (!block.output) return;
-  block.kernels.linear(block.output, block[Tensor::hidden], block.parameters[Role::down_weight],
-                       block.parameters[Role::down_bias]);
-  block.kernels.add(block.output, block[Tensor::residual], block.output);
+// The wanted tensors of the forward, in the order in which it makes them.
+void form(const Block& block, TensorSet wanted) {
+  form_queries_keys_and_values(block, wanted);
+  if (wanted.contains(Tensor::attention)) attend(block);
+  if (wanted.contains(Tensor::residual)) form_residual(block);
+  if (wanted.contains(Tensor::ffn_norm)) {
+    block.family.norm(block.kernels, ffn_norm_of(block), block.shape.model.norm_epsilon);
+  }
+  if (wanted.contains(Tensor::hidden)) block.family.feed_forward(block);
 }
 
 void backward_feed_forward(const Block& block) {
@@ -91,7 +104,8 @@ void backward_attention(const Block& block) {
                                       block.parameters[Role::attention_output_weight], Kernels::Write::overwrite);
   product_bias_gradient(block, Role::attention_output_bias, block[Tensor::residual_gradient]);
   attend_backward(block);
-  block.family.rotate_gradient(block);
+  block.family.rotate(block, Tensor::query_gradient, Kernels::Rotation::inverse);
+  block.family.rotate(block, Tensor::key_gradient, Kernels::Rotation::inverse);
   backward_projections(block);
   block.family.norm_gradient(block.kernels, attention_norm_of(block),
                              {.in = block.input_gradient,
@@ -141,8 +155,18 @@ void product_bias_gradient(const Block& block, ParameterRole bias, ConstMatrix o
 }
 
 void forward(const Block& block) {
-  forward_attention(block);
-  forward_feed_forward(block);
+  form(block, forward_tensors);
+  if (!block.output) return;
+  block.kernels.linear(block.output, block[Tensor::hidden], block.parameters[Role::down_weight],
+                       block.parameters[Role::down_bias]);
+  block.kernels.add(block.output, block[Tensor::residual], block.output);
+}
+
+void form_again(const Block& block, TensorSet tensors) {
+  if (tensors.empty()) return;
+  Block alone = block;
+  alone.shared = nullptr;
+  form(alone, tensors);
 }
 
 void backward_input(const Block& block) {

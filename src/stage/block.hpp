@@ -83,6 +83,10 @@ AttentionShape attention_shape_of(const Block& block);
 std::vector<KeyValueChunk> chunks_of(const Block& block);
 
 void forward(const Block& block);
+/// Those of the tensors of the forward again, from what is there of the others, by the same operations: the bits are
+/// the same, unless the forward shared its attention with other ranks: here the block forms it alone. What one
+/// operation makes belongs together.
+void form_again(const Block& block, TensorSet tensors);
 /// dx from dy; adds the gradients of norms and biases, fills the operands of the weight gradients.
 void backward_input(const Block& block);
 /// Adds the gradients of the block's matrices, or of some of them, numbered in the order of weight_products.
@@ -121,9 +125,8 @@ class FamilyMath {
   virtual ~FamilyMath() = default;
   virtual void norm(Kernels& kernels, const Norm& norm, double epsilon) const = 0;
   virtual void norm_gradient(Kernels& kernels, const Norm& norm, const NormGradient& gradient) const = 0;
-  /// Turns queries and keys by their positions, and their gradients back.
-  virtual void rotate(const Block& block) const = 0;
-  virtual void rotate_gradient(const Block& block) const = 0;
+  /// Turns queries or keys by their positions, or their gradients back.
+  virtual void rotate(const Block& block, BlockTensor tensor, Kernels::Rotation rotation) const = 0;
   /// ffn_norm -> hidden.
   virtual void feed_forward(const Block& block) const = 0;
   /// hidden_gradient -> norm_gradient, and the operands on the way.

@@ -56,13 +56,11 @@ class ForwardPass {
 
   Block block(std::int64_t i) const {
     Block block = call_.block(i);
+    block.tensors.place(call_.layouts.forward_work.block, call_.buffers.workspace);
     if (keeps()) {
       block.tensors.place(call_.layouts.activations.blocks[static_cast<std::size_t>(i)], call_.kept());
-    } else {
-      block.tensors.place(call_.layouts.forward_work.block, call_.buffers.workspace);
-      if (!call_.is_last_slice()) {
-        block.tensors.place(call_.layouts.key_values.blocks[static_cast<std::size_t>(i)], call_.buffers.key_values);
-      }
+    } else if (!call_.is_last_slice()) {
+      block.tensors.place(call_.layouts.key_values.blocks[static_cast<std::size_t>(i)], call_.buffers.key_values);
     }
     block.earlier = call_.earlier_chunks(keeps() ? &StageLayouts::activations : &StageLayouts::key_values, i);
     block.input = block_input(i);

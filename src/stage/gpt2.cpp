@@ -19,8 +19,7 @@ class Gpt2Math final : public FamilyMath {
                                 norm.inverse, norm.weight, gradient.residual);
   }
 
-  void rotate(const Block& /*block*/) const override {}
-  void rotate_gradient(const Block& /*block*/) const override {}
+  void rotate(const Block& /*block*/, BlockTensor /*tensor*/, Kernels::Rotation /*rotation*/) const override {}
 
   void feed_forward(const Block& block) const override {
     product(block, Tensor::up, Tensor::ffn_norm, Role::up_weight, Role::up_bias);

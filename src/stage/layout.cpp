@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "stage/block.hpp"
 #include "stage/offload.hpp"
 
 namespace penstock {
@@ -39,7 +40,7 @@ class BlockBuilder {
   void add(BlockTensor tensor, const char* name, DType type, std::int64_t columns) {
     slots_[static_cast<std::size_t>(tensor)] = builder_.add(prefix_ + name, type, rows_, columns);
   }
-  void add_statistic(BlockTensor tensor, const char* name, DType type, std::int64_t count = 1) {
+  void add_statistic(BlockTensor tensor, const char* name, DType type, std::int64_t count) {
     slots_[static_cast<std::size_t>(tensor)] = builder_.add(prefix_ + name, type, count, rows_);
   }
   BlockSlots take() { return std::move(slots_); }
@@ -59,30 +60,34 @@ bool is_llama(const StageShape& shape) {
   return shape.model.family == Family::llama;
 }
 
-// What the forward pass of a block makes, from its norm to its last product's input.
-BlockSlots add_block_forward(LayoutBuilder& builder, const StageShape& shape, std::string prefix, bool has_input) {
+// Those of the forward's tensors that are wanted and that the family has.
+void add_forward(BlockBuilder& block, const StageShape& shape, TensorSet wanted) {
+  using Tensor = BlockTensor;
   const ModelSpec& model = shape.model;
-  const DType accumulation = accumulation_of(shape.storage);
-  BlockBuilder block{builder, std::move(prefix), shape.rows()};
-  if (has_input) block.add(BlockTensor::input, "input", shape.storage, model.hidden);
-  block.add(BlockTensor::attention_norm, "attention_norm", shape.storage, model.hidden);
-  block.add(BlockTensor::query, "query", shape.storage, model.query_width());
-  block.add(BlockTensor::key, "key", shape.storage, model.kv_width());
-  block.add(BlockTensor::value, "value", shape.storage, model.kv_width());
-  block.add(BlockTensor::attention, "attention", shape.storage, model.query_width());
-  block.add(BlockTensor::residual, "residual", shape.storage, model.hidden);
-  block.add(BlockTensor::ffn_norm, "ffn_norm", shape.storage, model.hidden);
-  if (is_llama(shape)) block.add(BlockTensor::gate, "gate", shape.storage, model.ffn);
-  block.add(BlockTensor::up, "up", shape.storage, model.ffn);
-  block.add(BlockTensor::hidden, "hidden", shape.storage, model.ffn);
+  const auto add = [&](Tensor tensor, const char* name, std::int64_t columns) {
+    if (wanted.contains(tensor)) block.add(tensor, name, shape.storage, columns);
+  };
+  add(Tensor::input, "input", model.hidden);
+  add(Tensor::attention_norm, "attention_norm", model.hidden);
+  add(Tensor::query, "query", model.query_width());
+  add(Tensor::key, "key", model.kv_width());
+  add(Tensor::value, "value", model.kv_width());
+  add(Tensor::attention, "attention", model.query_width());
+  add(Tensor::residual, "residual", model.hidden);
+  add(Tensor::ffn_norm, "ffn_norm", model.hidden);
+  if (is_llama(shape)) add(Tensor::gate, "gate", model.ffn);
+  add(Tensor::up, "up", model.ffn);
+  add(Tensor::hidden, "hidden", model.ffn);
+  const auto add_statistic = [&](Tensor tensor, const char* name, std::int64_t count) {
+    if (wanted.contains(tensor)) block.add_statistic(tensor, name, accumulation_of(shape.storage), count);
+  };
   if (!is_llama(shape)) {
-    block.add_statistic(BlockTensor::attention_norm_mean, "attention_norm_mean", accumulation);
-    block.add_statistic(BlockTensor::ffn_norm_mean, "ffn_norm_mean", accumulation);
+    add_statistic(Tensor::attention_norm_mean, "attention_norm_mean", 1);
+    add_statistic(Tensor::ffn_norm_mean, "ffn_norm_mean", 1);
   }
-  block.add_statistic(BlockTensor::attention_norm_inverse, "attention_norm_inverse", accumulation);
-  block.add_statistic(BlockTensor::ffn_norm_inverse, "ffn_norm_inverse", accumulation);
-  block.add_statistic(BlockTensor::log_sum_exp, "log_sum_exp", accumulation, model.heads);
-  return block.take();
+  add_statistic(Tensor::attention_norm_inverse, "attention_norm_inverse", 1);
+  add_statistic(Tensor::ffn_norm_inverse, "ffn_norm_inverse", 1);
+  add_statistic(Tensor::log_sum_exp, "log_sum_exp", model.heads);
 }
 
 // The gradients at the outputs of a block's products: operands of its weight gradients.
@@ -114,11 +119,14 @@ TensorSlot add_logits_gradient(LayoutBuilder& builder, const StageShape& shape) 
   return builder.add("logits_gradient", shape.storage, shape.rows(), shape.model.vocabulary);
 }
 
-KeptLayout activations_of(const StageShape& shape, HeadSlots logits) {
+KeptLayout activations_of(const StageShape& shape, TensorSet again, HeadSlots logits) {
   LayoutBuilder builder;
   KeptLayout kept;
   for (std::int64_t i = 0; i < shape.end.value() - shape.begin.value(); ++i) {
-    kept.blocks.push_back(add_block_forward(builder, shape, prefix_of(shape, i), shape.first || i > 0));
+    BlockBuilder block{builder, prefix_of(shape, i), shape.rows()};
+    const bool has_input = shape.first || i > 0;
+    add_forward(block, shape, forward_tensors - again - (has_input ? TensorSet{} : TensorSet{BlockTensor::input}));
+    kept.blocks.push_back(block.take());
   }
   kept.head = std::move(logits);
   if (shape.last) {
@@ -129,13 +137,22 @@ KeptLayout activations_of(const StageShape& shape, HeadSlots logits) {
   return kept;
 }
 
-KeptLayout weight_operands_of(const StageShape& shape) {
+// What W reads of the forward's tensors: the inputs of the products.
+TensorSet product_inputs(const StageShape& shape) {
+  TensorSet inputs;
+  for (const WeightProduct& product : weight_products(math_of(shape.model.family))) inputs.insert(product.in);
+  return inputs;
+}
+
+KeptLayout weight_operands_of(const StageShape& shape, TensorSet again) {
   LayoutBuilder builder;
   KeptLayout kept;
+  const TensorSet read_again = again & product_inputs(shape);
   for (std::int64_t i = 0; i < shape.end.value() - shape.begin.value(); ++i) {
     BlockBuilder block{builder, prefix_of(shape, i), shape.rows()};
     block.add(BlockTensor::output_gradient, "output_gradient", shape.storage, shape.model.hidden);
     add_operands(block, shape);
+    add_forward(block, shape, read_again);
     kept.blocks.push_back(block.take());
   }
   if (shape.last) kept.head.logits_gradient = add_logits_gradient(builder, shape);
@@ -168,7 +185,9 @@ WorkLayout forward_work_of(const StageShape& shape) {
   WorkLayout work;
   work.stream = add_streams(builder, shape, "stream");
   const std::int64_t shared = builder.mark();
-  work.block = add_block_forward(builder, shape, "block/", false);
+  BlockBuilder block{builder, "block/", shape.rows()};
+  add_forward(block, shape, forward_tensors - TensorSet{BlockTensor::input});
+  work.block = block.take();
   if (shape.last) {
     builder.rewind(shared);
     add_final_norm(builder, shape, work.head);
@@ -178,7 +197,7 @@ WorkLayout forward_work_of(const StageShape& shape) {
   return work;
 }
 
-WorkLayout backward_work_of(const StageShape& shape) {
+WorkLayout backward_work_of(const StageShape& shape, TensorSet again) {
   LayoutBuilder builder;
   WorkLayout work;
   work.stream = add_streams(builder, shape, "stream_gradient");
@@ -188,6 +207,7 @@ WorkLayout backward_work_of(const StageShape& shape) {
   add_operands(block, shape);
   block.add(BlockTensor::hidden_gradient, "hidden_gradient", shape.storage, shape.model.ffn);
   block.add(BlockTensor::attention_gradient, "attention_gradient", shape.storage, shape.model.query_width());
+  add_forward(block, shape, again);
   work.block = block.take();
   if (shape.last) {
     builder.rewind(shared);
@@ -248,23 +268,41 @@ BufferLayout stream_of(const StageShape& shape) {
 
 }  // namespace
 
-StageLayouts::StageLayouts(const StageShape& of)
+TensorSet formed_again(const StageShape& shape) {
+  using Tensor = BlockTensor;
+  switch (shape.recompute) {
+    case Recompute::none:
+    case Recompute::full:
+      return {};
+    case Recompute::attention:
+      return {Tensor::attention_norm, Tensor::attention_norm_mean, Tensor::attention_norm_inverse, Tensor::query};
+    case Recompute::selective:
+      return {Tensor::gate, Tensor::up, Tensor::hidden};
+    case Recompute::layers:
+      return forward_tensors - TensorSet{Tensor::input} -
+             (shape.slices > 1 ? TensorSet{Tensor::key, Tensor::value} : TensorSet{});
+  }
+  fail(ExitCode::internal, "stage: no way to recompute has number {}", static_cast<int>(shape.recompute));
+}
+
+StageLayouts::StageLayouts(const StageShape& of, TensorSet formed_again)
     : shape{of},
+      again{formed_again},
       parameters{parameters_layout_of(shape, shape.storage)},
       gradients{gradients_layout_of(shape)},
-      weight_operands{weight_operands_of(shape)},
+      weight_operands{weight_operands_of(shape, again)},
       key_values{key_values_of(shape, {BlockTensor::key, BlockTensor::value}, "", shape.storage)},
       key_value_gradients{key_values_of(shape, {BlockTensor::key_gradient, BlockTensor::value_gradient},
                                         "_gradient_sum", accumulation_of(shape.storage))},
       forward_work{forward_work_of(shape)},
-      backward_work{backward_work_of(shape)},
+      backward_work{backward_work_of(shape, again)},
       stream_buffer{stream_of(shape)},
       stream{stream_buffer.tensors.front()} {
   LayoutBuilder builder;
   HeadSlots head;
   if (shape.last) add_logits(builder, shape, head);
   logits = builder.finish();
-  activations = activations_of(shape, std::move(head));
+  activations = activations_of(shape, again, std::move(head));
 }
 
 Bytes StageLayouts::workspace() const {
@@ -277,7 +315,7 @@ SliceLayouts::SliceLayouts(const StageShape& shape) : shape_{shape}, tokens_{tok
     StageShape one = shape;
     one.tokens = ranges_.back().count;
     one.slices = 1;
-    if (layouts_.count(one.tokens) == 0) layouts_.emplace(one.tokens, one);
+    if (layouts_.count(one.tokens) == 0) layouts_.emplace(one.tokens, StageLayouts{one, formed_again(shape)});
   }
   if (shape.offload_ratio == 0) return;
   const auto stay = shape.slices > 1 ? StayingTensors::keys_and_values : StayingTensors::none;

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,7 +17,8 @@
 namespace penstock {
 
 /// The tensors of one transformer block, whichever buffer each lies in. [T, C] with T the rows of a slice, h hidden, f
-/// ffn width, q and kv the widths of queries and keys. Those of the first two groups are kept from forward to backward.
+/// ffn width, q and kv the widths of queries and keys. Those of the first two groups are made by the forward; what of
+/// them is not kept for the backward tells formed_again.
 enum class BlockTensor : std::uint8_t {
   input,           ///< [T, h], the residual stream before the block
   attention_norm,  ///< [T, h]
@@ -51,6 +53,53 @@ enum class BlockTensor : std::uint8_t {
 /// Every tensor of a buffer begins at a multiple of so many bytes.
 inline constexpr std::int64_t slot_alignment = 64;
 inline constexpr std::size_t block_tensor_count = 26;
+/// Some of the tensors of a block.
+class TensorSet {
+ public:
+  constexpr TensorSet() = default;
+  constexpr TensorSet(std::initializer_list<BlockTensor> tensors) {
+    for (const BlockTensor tensor : tensors) bits_ |= bit(tensor);
+  }
+  constexpr bool contains(BlockTensor tensor) const { return (bits_ & bit(tensor)) != 0; }
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr void insert(BlockTensor tensor) { bits_ |= bit(tensor); }
+  /// This set without the tensors of the other.
+  friend constexpr TensorSet operator-(TensorSet set, TensorSet other) { return TensorSet{set.bits_ & ~other.bits_}; }
+  friend constexpr TensorSet operator&(TensorSet set, TensorSet other) { return TensorSet{set.bits_ & other.bits_}; }
+
+ private:
+  constexpr explicit TensorSet(std::uint32_t bits) : bits_{bits} {}
+  static constexpr std::uint32_t bit(BlockTensor tensor) { return 1U << static_cast<unsigned>(tensor); }
+
+  std::uint32_t bits_ = 0;
+};
+static_assert(block_tensor_count <= 32);
+
+/// What the forward of a block works with: its input, and all that it makes.
+inline constexpr TensorSet forward_tensors{
+    BlockTensor::input,
+    BlockTensor::attention_norm,
+    BlockTensor::query,
+    BlockTensor::key,
+    BlockTensor::value,
+    BlockTensor::attention,
+    BlockTensor::residual,
+    BlockTensor::ffn_norm,
+    BlockTensor::gate,
+    BlockTensor::up,
+    BlockTensor::hidden,
+    BlockTensor::attention_norm_mean,
+    BlockTensor::attention_norm_inverse,
+    BlockTensor::log_sum_exp,
+    BlockTensor::ffn_norm_mean,
+    BlockTensor::ffn_norm_inverse,
+};
+
+/// Of these, what a forward of the stage does not keep: its backward forms it again, layer by layer, before it goes
+/// through the layer (memory.recompute). With an output of an operation also its statistics. Keys and values of slices
+/// are always kept, as later slices read them and add to their gradients.
+TensorSet formed_again(const StageShape& shape);
+
 inline constexpr std::size_t parameter_role_count = static_cast<std::size_t>(ParameterRole::head_weight) + 1;
 
 /// One slot per tensor; those that are not in the buffer are empty (rows = 0).
@@ -94,8 +143,10 @@ struct WorkLayout {
 
 /// All that calls on slices of one length work with.
 struct StageLayouts {
-  explicit StageLayouts(const StageShape& shape);
+  /// `again`: what the backward forms again of each block.
+  StageLayouts(const StageShape& shape, TensorSet again);
   StageShape shape;  ///< `tokens` are those of a slice, which counts as the whole
+  TensorSet again;   ///< lies in the workspace, in weight_operands what a later W reads
   ParameterLayout parameters;
   ParameterLayout gradients;
   KeptLayout activations;  ///< and the slots of what is kept beside them, in `offloadable`
@@ -104,7 +155,7 @@ struct StageLayouts {
   KeptLayout weight_operands;
   KeptLayout key_values;           ///< keys and values of a slice, for later ones, where no activations are kept
   KeptLayout key_value_gradients;  ///< their gradients as later slices add them up
-  WorkLayout forward_work;         ///< of a forward that keeps nothing
+  WorkLayout forward_work;         ///< of a forward that keeps nothing; what one that keeps does not
   WorkLayout backward_work;
   BufferLayout stream_buffer;  ///< of input, output and their gradients
   TensorSlot stream;           ///< [T, h], the only tensor of each

@@ -19,11 +19,10 @@ class LlamaMath final : public FamilyMath {
                               gradient.residual);
   }
 
-  void rotate(const Block& block) const override {
-    turn(block, Tensor::query, Tensor::key, Kernels::Rotation::forward);
-  }
-  void rotate_gradient(const Block& block) const override {
-    turn(block, Tensor::query_gradient, Tensor::key_gradient, Kernels::Rotation::inverse);
+  void rotate(const Block& block, BlockTensor tensor, Kernels::Rotation rotation) const override {
+    const ModelSpec& model = block.shape.model;
+    block.kernels.rotate(block[tensor], block[tensor].columns / model.head_size, block.shape.tokens,
+                         block.first_position, model.rope_theta, rotation);
   }
 
   void feed_forward(const Block& block) const override {
@@ -44,16 +43,6 @@ class LlamaMath final : public FamilyMath {
   std::vector<WeightProduct> feed_forward_weight_products() const override {
     return {{Role::gate_weight, Tensor::gate_gradient, Tensor::ffn_norm},
             {Role::up_weight, Tensor::up_gradient, Tensor::ffn_norm}};
-  }
-
- private:
-  static void turn(const Block& block, Tensor query, Tensor key, Kernels::Rotation rotation) {
-    const ModelSpec& model = block.shape.model;
-    const auto rotate = [&](Tensor tensor, std::int64_t heads) {
-      block.kernels.rotate(block[tensor], heads, block.shape.tokens, block.first_position, model.rope_theta, rotation);
-    };
-    rotate(query, model.heads);
-    rotate(key, model.kv_heads);
   }
 };
 

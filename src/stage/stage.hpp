@@ -16,6 +16,7 @@
 #include "model/spec.hpp"
 #include "schedule/cutting.hpp"
 #include "schedule/lockstep.hpp"
+#include "schedule/recompute.hpp"
 #include "schedule/weight_parts.hpp"
 
 namespace penstock {
@@ -37,6 +38,9 @@ struct StageShape {
   /// Where a forward with Keep::nothing leaves the residual stream before a layer, for a backward pass that is cut
   /// otherwise: layers of this stage, ascending.
   std::vector<Layer> checkpoints;
+  /// What a forward with Keep::activations keeps; the backward forms the rest again, layer by layer. With `full` it is
+  /// all, as with `none`: recompute fills it.
+  Recompute recompute = Recompute::none;
   /// Of a whole micro-batch.
   std::int64_t rows() const { return sequences * tokens; }
   SequenceCut cut() const { return {tokens, slices, key_cost}; }

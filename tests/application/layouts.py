@@ -10,6 +10,19 @@ LAYOUTS = {
     "2 ranks, interleaved": (2, {"parallel.pipeline": 2, "schedule": {"kind": "interleaved", "virtual": 2}}),
     "1 rank, 2 stages": (1, {"schedule": {"kind": "interleaved", "virtual": 2}}),
     "2 ranks, recompute": (2, {"parallel.pipeline": 2, "memory.recompute": "full"}),
+    "1 rank, attention inputs again": (1, {"memory.recompute": "attention"}),
+    "2 ranks, zb_h1, attention inputs again": (2, {"parallel.pipeline": 2, "schedule.kind": "zb_h1",
+                                                   "memory.recompute": "attention"}),
+    "2 ranks, interleaved, feed-forward again": (2, {
+        "parallel.pipeline": 2, "schedule": {"kind": "interleaved", "virtual": 2}, "memory.recompute": "selective"}),
+    "3 ranks, layer by layer, split, delays": (3, {
+        "parallel.pipeline": 3, "schedule.split_backward": True, "memory.recompute": "layers",
+        "testing.delays": {"seed": 3, "longest": 0.004}}),
+    "4 ranks, a mode for each stage, 2 threads": (4, {
+        "parallel.pipeline": 4, "device.threads": 2,
+        "memory.recompute_by_stage": ["layers", "full", "none", "attention"]}),
+    "2 ranks, layer by layer, parameters on the host": (2, {
+        "parallel.pipeline": 2, "memory": {"parameters": "host", "recompute": "layers"}}),
     "2 ranks, split backward": (2, {"parallel.pipeline": 2, "schedule.split_backward": True}),
     "3 ranks, zb_h1": (3, {"parallel.pipeline": 3, "schedule.kind": "zb_h1"}),
     "2 ranks, v_half": (2, {"parallel.pipeline": 2, "schedule": {"kind": "v_half", "virtual": 2}}),
@@ -57,6 +70,16 @@ SLICED_LAYOUTS = {
                                              "schedule.virtual": 2}),
     "4 ranks, slimpipe, 2 threads": (4, {"parallel.pipeline": 4, "schedule.kind": "slimpipe", "device.threads": 2}),
     "2 ranks, svpp, recompute": (2, {"parallel.pipeline": 2, "schedule.kind": "svpp", "memory.recompute": "full"}),
+    "2 ranks, svpp, split, attention inputs again": (2, {
+        "parallel.pipeline": 2, "schedule.kind": "svpp", "schedule.virtual": 2, "schedule.split_backward": True,
+        "memory.recompute": "attention"}),
+    "3 ranks, seq1f1b, feed-forward again": (3, {"parallel.pipeline": 3, "memory.recompute": "selective"}),
+    "2 ranks, slimpipe, layer by layer, 2 threads": (2, {
+        "parallel.pipeline": 2, "schedule.kind": "slimpipe", "schedule.virtual": 2, "device.threads": 2,
+        "memory.recompute": "layers"}),
+    "2 ranks, svpp, a mode for each stage, split": (2, {
+        "parallel.pipeline": 2, "schedule.kind": "svpp", "schedule.virtual": 2, "schedule.split_backward": True,
+        "memory.recompute_by_stage": ["full", "layers", "selective", "attention"]}),
     "2 ranks, svpp, parameters on the host": (2, {"parallel.pipeline": 2, "schedule.kind": "svpp",
                                                   "memory.parameters": "host"}),
     "2 ranks, mobius": (2, {"parallel.pipeline": 2, "schedule": {"kind": "mobius", "virtual": 2}}),
@@ -71,6 +94,9 @@ SLICED_LAYOUTS = {
     "1 rank, svpp, 5 stages": (1, {"schedule.kind": "svpp", "schedule.virtual": 5}),
     "2 ranks, slimpipe, offload": (2, {"parallel.pipeline": 2, "schedule.kind": "slimpipe",
                                        "memory.offload_activations": 0.7}),
+    "2 ranks, slimpipe, offload, attention inputs again": (2, {
+        "parallel.pipeline": 2, "schedule.kind": "slimpipe",
+        "memory": {"offload_activations": 0.7, "recompute": "attention"}}),
     "3 ranks, seq1f1b, offload, parameters from the host": (3, {"parallel.pipeline": 3, "memory": {
         "offload_activations": 1, "parameters": "host", "resident_stages": 1}}),
 }
@@ -85,6 +111,9 @@ SHARED_LAYOUTS = {
                                         "schedule.exchange": "global"}),
     "4 ranks, pairwise": (4, {"parallel.pipeline": 4, "schedule.exchange": "pairwise"}),
     "4 ranks, global": (4, {"parallel.pipeline": 4, "schedule.exchange": "global"}),
+    "2 ranks, pairwise, halves, layer by layer": (2, {
+        "parallel.pipeline": 2, "schedule.exchange": "pairwise", "schedule.exchange_grain": "half",
+        "memory.recompute": "layers"}),
     "4 ranks, global, chunks, split, recompute": (4, {"parallel.pipeline": 4, "schedule.exchange": "global",
                                                       "schedule.exchange_grain": "chunk",
                                                       "schedule.split_backward": True, "memory.recompute": "full"}),

@@ -112,6 +112,33 @@ TEST(CheckDeck, AddsUpTheLayersPerStage) {
               IsEmpty());
 }
 
+TEST(CheckDeck, WantsAModeOfRecomputationForEachStageOfTheBackwardPass) {
+  const std::vector two{Recompute::none, Recompute::full};
+  EXPECT_THAT(broken_by([&](Deck& deck) {
+                deck.parallel.pipeline = 2;
+                deck.memory.recompute_by_stage = two;
+              }),
+              IsEmpty());
+  EXPECT_THAT(broken_by([&](Deck& deck) {
+                deck.parallel.pipeline = 2;
+                deck.schedule.kind = ScheduleKind::interleaved;
+                deck.schedule.virtual_stages = 2;
+                deck.memory.recompute_by_stage = two;
+              }),
+              ElementsAre("memory.recompute_by_stage: has 2 entries; pipeline 2 x virtual 2 = 4 stages need one each"));
+  EXPECT_THAT(broken_by([&](Deck& deck) {
+                deck.schedule.kind = ScheduleKind::spipe;
+                deck.schedule.backward_virtual = 3;
+                deck.memory.recompute_by_stage = two;
+              }),
+              ElementsAre(HasSubstr("has 2 entries; pipeline 1 x backward_virtual 3 = 3 stages need one each")));
+  EXPECT_THAT(broken_by([&](Deck& deck) {
+                deck.schedule.file = "a.csv";
+                deck.memory.recompute_by_stage = two;
+              }),
+              IsEmpty());
+}
+
 TEST(CheckDeck, LetsAScheduleFileSayTheNumberOfStages) {
   EXPECT_THAT(broken_by([](Deck& deck) {
                 deck.parallel.pipeline = 2;

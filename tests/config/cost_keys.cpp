@@ -49,6 +49,26 @@ TEST(ModelPresetKey, IsReadBackFromTheEffectiveDeckWithWhatWasChanged) {
   EXPECT_EQ(read(effective_deck(deck)), resolved(deck));
 }
 
+TEST(RecomputeKeys, TakeTheModeOfAllStagesOrOfEach) {
+  EXPECT_EQ(read(smallest_deck + "memory: {recompute: attention}\n").memory.recompute, Recompute::attention);
+  EXPECT_EQ(read(smallest_deck + "memory: {recompute_by_stage: [layers]}\n").memory.recompute_by_stage,
+            std::vector{Recompute::layers});
+  EXPECT_EQ(read(smallest_deck + "memory: {recompute: full}\n", {"memory.recompute_by_stage=[layers]"})
+                .memory.recompute_by_stage,
+            std::vector{Recompute::layers});
+}
+
+TEST(RecomputeKeys, DoNotStandBesideEachOther) {
+  EXPECT_THAT(faults_of(smallest_deck + "memory: {recompute: full, recompute_by_stage: [none]}\n"),
+              HasSubstr("does not stand beside recompute_by_stage, which takes its place"));
+}
+
+TEST(RecomputeKeys, AreReadBackFromTheEffectiveDeck) {
+  const Deck deck = read(smallest_deck + "memory: {recompute_by_stage: [selective]}\n");
+
+  EXPECT_EQ(read(effective_deck(deck)), resolved(deck));
+}
+
 TEST(ExpertKeys, HaveToFitEachOther) {
   EXPECT_EQ(faults_of(smallest_deck + "model: {active_experts: 2}\n"),
             "run.yaml:3:25: model.active_experts: 2 active experts of a model that has none; give experts");
@@ -75,7 +95,6 @@ TEST(WhatOnlyTheModelKnows, IsRefusedWithASentenceForEach) {
   EXPECT_THAT(refusal_of("parallel: {context: 4}\n"), HasSubstr("parallel.context: is 4; so far"));
   EXPECT_THAT(refusal_of("parallel: {expert: 2}\n"), HasSubstr("parallel.expert: is 2; so far"));
   EXPECT_THAT(refusal_of("model: {experts: 4, active_experts: 2}\n"), HasSubstr("model.experts: is 4; so far"));
-  EXPECT_THAT(refusal_of("memory: {recompute: selective}\n"), HasSubstr("memory.recompute: is selective; so far"));
 }
 
 TEST(WhatOnlyTheModelKnows, IsRefusedAtOnce) {
@@ -86,7 +105,10 @@ TEST(WhatOnlyTheModelKnows, IsRefusedAtOnce) {
 }
 
 TEST(WhatOnlyTheModelKnows, IsNothingThatRuns) {
-  EXPECT_EQ(refusal_of("memory: {recompute: full}\n"), "");
+  for (const std::string mode : {"none", "attention", "selective", "layers", "full"}) {
+    EXPECT_EQ(refusal_of("memory: {recompute: " + mode + "}\n"), "");
+  }
+  EXPECT_EQ(refusal_of("memory: {recompute_by_stage: [layers]}\n"), "");
 }
 
 }  // namespace

@@ -143,6 +143,11 @@ Deck random_deck(std::uint32_t seed) {
                    .forwards_first = is_svpp ? std::optional{1} : std::nullopt,
                    .split_backward = deck.schedule.split_backward,
                    .file = deck.schedule.file};
+  if (deck.memory.recompute_by_stage) {
+    const std::int32_t stages = limits.two_partitions ? deck.schedule.backward_virtual : deck.schedule.virtual_stages;
+    deck.memory.recompute_by_stage->resize(static_cast<std::size_t>(stages));
+    deck.memory.recompute = standard.memory.recompute;  // not written beside the list
+  }
   deck.schedule.exchange = standard.schedule.exchange;
   deck.schedule.vocabulary_parallel = false;
   if (deck.schedule.file) deck.schedule.kind = standard.schedule.kind;  // not written beside a file

@@ -72,9 +72,36 @@ TEST(StageSizes, OfLayersThatAreRecomputedAreTheirInputs) {
   const auto sizes = stage_bytes(shape);
 
   EXPECT_EQ(size_of(sizes, 1, BufferKind::activations), std::int64_t{4096} * 20 * 8192 * 2);
-  // Beside its gradients, which are more than what it kept, the backward of a layer has that layer's activations.
-  const std::int64_t layer = std::int64_t{4096} * (12 * 8192 + 4 * 1024 + 6 * 28672);
-  EXPECT_EQ(size_of(sizes, 1, BufferKind::workspace), size_of(kept, 1, BufferKind::workspace) + layer);
+  // Beside its gradients, which are more than what it kept, the backward of a layer has the rest of its activations.
+  const std::int64_t rest = std::int64_t{4096} * (10 * 8192 + 4 * 1024 + 6 * 28672);
+  EXPECT_EQ(size_of(sizes, 1, BufferKind::workspace), size_of(kept, 1, BufferKind::workspace) + rest);
+}
+
+TEST(StageSizes, OfLayersOfSlicesThatAreRecomputedHaveTheirKeysAndValues) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::slimpipe_70b), 4);
+  shape.slices = 8;
+  shape.recompute = PerStage<Recompute>(4, Recompute::layers);
+
+  const auto sizes = stage_bytes(shape);
+
+  EXPECT_EQ(size_of(sizes, 1, BufferKind::activations), std::int64_t{4096 / 8} * 20 * 2 * (8192 + 2 * 1024));
+}
+
+// What W reads goes from activations to its operands; the rest is gone after I.
+TEST(StageSizes, OfRecomputationWithinTheBackwardAreThoseOfItsMode) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::slimpipe_70b), 4);
+  const auto kept = stage_bytes(shape);
+  const auto change = [&](Recompute mode, BufferKind kind) {
+    shape.recompute = PerStage<Recompute>(4, mode);
+    return size_of(stage_bytes(shape), 1, kind) - size_of(kept, 1, kind);
+  };
+  const std::int64_t token = std::int64_t{4096} * 20 * 2;
+
+  EXPECT_EQ(change(Recompute::attention, BufferKind::activations), -token * 2 * 8192);
+  EXPECT_EQ(change(Recompute::attention, BufferKind::weight_operands), token * 8192);
+  EXPECT_EQ(change(Recompute::selective, BufferKind::activations), -token * 3 * 28672);
+  EXPECT_EQ(change(Recompute::selective, BufferKind::weight_operands), token * 28672);
+  EXPECT_EQ(change(Recompute::layers, BufferKind::weight_operands), token * (3 * 8192 + 28672));
 }
 
 TEST(StageSizes, WithVocabularyParallelismPutAShareOfTheLogitsOnEachRank) {

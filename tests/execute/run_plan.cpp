@@ -48,7 +48,7 @@ std::vector<RunShape> all_shapes() {
                             tiny_model(Family::gpt2, Tied::yes), tiny_model(Family::gpt2, Tied::no, Precision::bf16)}) {
     for (const std::int32_t pipeline : {1, 2, 3, 4}) {
       for (const auto kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved}) {
-        for (const auto recompute : {Recompute::none, Recompute::full}) {
+        for (const auto& [recompute, name] : enum_names(Recompute{})) {
           auto shape = tiny_run(model, pipeline);
           shape.schedule.kind = kind;
           shape.schedule.virtual_stages = kind == ScheduleKind::interleaved ? 2 : 1;

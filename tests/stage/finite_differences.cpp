@@ -57,7 +57,7 @@ TEST_P(FiniteDifferences, AgreeWithTheGradientOfEveryParameter) {
   Pipeline pipeline{shape, *kernels};
   constexpr double loss_scale = 0.25;
 
-  pipeline.run(Backward::whole, Recompute::none, loss_scale);
+  pipeline.run(Backward::whole, loss_scale);
 
   const Gradients gradients = pipeline.gradients();
   for (const Parameter& parameter : parameters_of(shape.model)) {

@@ -81,17 +81,20 @@ TEST(OffloadableActivations, GiveTheBitsOfThoseThatStay) {
     for (const std::int32_t slices : {1, 3}) {
       const PipelineShape stays{.model = model, .tokens = 7, .storage = DType::bf16, .slices = slices};
       Pipeline expected{stays, *kernels};
-      const double loss = expected.run(Backward::split, Recompute::none, 0.125);
+      const double loss = expected.run(Backward::split, 0.125);
 
-      for (const double ratio : {0.3, 1.0}) {
-        PipelineShape leaves = stays;
-        leaves.layers_per_stage = {1, 2};
-        leaves.offload_ratio = ratio;
-        Pipeline pipeline{leaves, *kernels};
+      for (const Recompute mode : {Recompute::none, Recompute::attention, Recompute::selective, Recompute::layers}) {
+        for (const double ratio : {0.3, 1.0}) {
+          PipelineShape leaves = stays;
+          leaves.layers_per_stage = {1, 2};
+          leaves.offload_ratio = ratio;
+          leaves.recompute = mode;
+          Pipeline pipeline{leaves, *kernels};
 
-        EXPECT_EQ(pipeline.run(Backward::split, Recompute::none, 0.125), loss);
-        for (const auto& [name, values] : expected.gradients())
-          EXPECT_EQ(pipeline.gradients().at(name), values) << name;
+          EXPECT_EQ(pipeline.run(Backward::split, 0.125), loss) << deck_name(mode);
+          for (const auto& [name, values] : expected.gradients())
+            EXPECT_EQ(pipeline.gradients().at(name), values) << name;
+        }
       }
     }
   }

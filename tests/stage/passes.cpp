@@ -52,14 +52,18 @@ std::vector<PassCase> pass_cases() {
 
 class Passes : public testing::TestWithParam<PassCase> {
  protected:
-  Pipeline cut(std::vector<std::int32_t> layers_per_stage) { return cut(std::move(layers_per_stage), *kernels_); }
+  Pipeline cut(std::vector<std::int32_t> layers_per_stage, Recompute recompute = Recompute::none) {
+    return cut(std::move(layers_per_stage), *kernels_, recompute);
+  }
 
-  static Pipeline cut(std::vector<std::int32_t> layers_per_stage, Kernels& kernels) {
+  static Pipeline cut(std::vector<std::int32_t> layers_per_stage, Kernels& kernels,
+                      Recompute recompute = Recompute::none) {
     PipelineShape shape{.model = GetParam().model,
                         .sequences = 3,
                         .tokens = 5,
                         .storage = GetParam().storage,
-                        .layers_per_stage = std::move(layers_per_stage)};
+                        .layers_per_stage = std::move(layers_per_stage),
+                        .recompute = recompute};
     shape.model.tie_embeddings = GetParam().tied;
     return Pipeline{shape, kernels};
   }
@@ -91,13 +95,13 @@ void expect_finite(const Gradients& gradients) {
 
 TEST_P(Passes, OfAModelInTwoAndThreeStagesGiveTheBitsOfOne) {
   Pipeline whole = cut({3});
-  const double loss = whole.run(Backward::whole, Recompute::none, loss_scale);
+  const double loss = whole.run(Backward::whole, loss_scale);
   expect_finite(whole.gradients());
 
   for (const auto& layers : {std::vector{2, 1}, std::vector{1, 2}, std::vector{1, 1, 1}}) {
     Pipeline parts = cut({layers.begin(), layers.end()});
 
-    EXPECT_EQ(parts.run(Backward::whole, Recompute::none, loss_scale), loss);
+    EXPECT_EQ(parts.run(Backward::whole, loss_scale), loss);
     expect_same_bits(parts.gradients(), whole.gradients());
   }
 }
@@ -107,8 +111,8 @@ TEST_P(Passes, WithWeightGradientsLaterGiveTheSameBits) {
     Pipeline whole = cut({layers.begin(), layers.end()});
     Pipeline split = cut({layers.begin(), layers.end()});
 
-    whole.run(Backward::whole, Recompute::none, loss_scale);
-    split.run(Backward::split, Recompute::none, loss_scale);
+    whole.run(Backward::whole, loss_scale);
+    split.run(Backward::split, loss_scale);
 
     expect_same_bits(split.gradients(), whole.gradients());
   }
@@ -116,12 +120,17 @@ TEST_P(Passes, WithWeightGradientsLaterGiveTheSameBits) {
 
 TEST_P(Passes, WithRecomputationGiveTheSameBits) {
   Pipeline kept = cut({2, 1});
-  Pipeline recomputed = cut({2, 1});
+  const double loss = kept.run(Backward::whole, loss_scale);
 
-  const double loss = kept.run(Backward::whole, Recompute::none, loss_scale);
+  for (const auto& [mode, name] : enum_names(Recompute{})) {
+    for (const Backward how : {Backward::whole, Backward::split}) {
+      Pipeline recomputed = cut({2, 1}, mode);
 
-  EXPECT_EQ(recomputed.run(Backward::whole, Recompute::full, loss_scale), loss);
-  expect_same_bits(recomputed.gradients(), kept.gradients());
+      EXPECT_EQ(recomputed.run(how, loss_scale), loss) << name;
+      SCOPED_TRACE(name);
+      expect_same_bits(recomputed.gradients(), kept.gradients());
+    }
+  }
 }
 
 TEST_P(Passes, RecomputationLeavesTheBitsOfTheForward) {
@@ -147,15 +156,15 @@ TEST_P(Passes, OnTwoThreadsGiveTheBitsOfOne) {
   Pipeline one = cut({3});
   Pipeline two = cut({3}, *two_threads);
 
-  const double loss = one.run(Backward::whole, Recompute::none, loss_scale);
+  const double loss = one.run(Backward::whole, loss_scale);
 
-  EXPECT_EQ(two.run(Backward::whole, Recompute::none, loss_scale), loss);
+  EXPECT_EQ(two.run(Backward::whole, loss_scale), loss);
   expect_same_bits(two.gradients(), one.gradients());
 }
 
 TEST_P(Passes, OfASecondMicroBatchAddToTheGradients) {
   Pipeline pipeline = cut({2, 1});
-  pipeline.run(Backward::whole, Recompute::none, loss_scale);
+  pipeline.run(Backward::whole, loss_scale);
   const Gradients once = pipeline.gradients();
 
   pipeline.backward(Backward::whole, loss_scale);

@@ -107,20 +107,21 @@ Pipeline::Pipeline(const PipelineShape& shape, Kernels& kernels) : shape_{shape}
   const std::size_t count = std::max<std::size_t>(1, shape.layers_per_stage.size());
   for (std::size_t stage = 0; stage < count; ++stage) {
     const auto end = static_cast<std::int32_t>(begin + layer_count(stage));
-    stages_.push_back(std::make_unique<OneStage>(
-        StageShape{.model = shape.model,
-                   .begin = Layer{begin},
-                   .end = Layer{end},
-                   .first = stage == 0,
-                   .last = stage + 1 == count,
-                   .sequences = shape.sequences,
-                   .tokens = shape.tokens,
-                   .storage = shape.storage,
-                   .slices = shape.slices,
-                   .key_cost = shape.key_cost,
-                   .offload_ratio = shape.offload_ratio,
-                   .sharing = shape.sharing.empty() ? SharingLimits{} : shape.sharing[stage]},
-        kernels));
+    stages_.push_back(
+        std::make_unique<OneStage>(StageShape{.model = shape.model,
+                                              .begin = Layer{begin},
+                                              .end = Layer{end},
+                                              .first = stage == 0,
+                                              .last = stage + 1 == count,
+                                              .sequences = shape.sequences,
+                                              .tokens = shape.tokens,
+                                              .storage = shape.storage,
+                                              .slices = shape.slices,
+                                              .key_cost = shape.key_cost,
+                                              .offload_ratio = shape.offload_ratio,
+                                              .sharing = shape.sharing.empty() ? SharingLimits{} : shape.sharing[stage],
+                                              .recompute = shape.recompute},
+                                   kernels));
     begin = end;
   }
   std::int64_t number = 0;
@@ -277,10 +278,11 @@ void Pipeline::recompute_all() {
   }
 }
 
-double Pipeline::run(Backward how, Recompute recompute, double loss_scale) {
+double Pipeline::run(Backward how, double loss_scale) {
   zero_gradients();
-  const double loss = forward(recompute == Recompute::none ? StageMath::Keep::activations : StageMath::Keep::nothing);
-  if (recompute == Recompute::full) recompute_all();
+  const bool keeps = shape_.recompute != Recompute::full;
+  const double loss = forward(keeps ? StageMath::Keep::activations : StageMath::Keep::nothing);
+  if (!keeps) recompute_all();
   backward(how, loss_scale);
   return loss;
 }

@@ -53,9 +53,10 @@ struct PipelineShape {
   DType storage = DType::f64;
   std::vector<std::int32_t> layers_per_stage;  ///< empty: one stage
   std::int32_t slices = 1;
-  double key_cost = 0;       ///< see SequenceCut
-  double offload_ratio = 0;  ///< see StageShape
-  std::vector<SharingLimits> sharing;  ///< by stage; empty: attention is shared with nobody
+  double key_cost = 0;                    ///< see SequenceCut
+  double offload_ratio = 0;               ///< see StageShape
+  std::vector<SharingLimits> sharing;     ///< by stage; empty: attention is shared with nobody
+  Recompute recompute = Recompute::none;  ///< with `full`, run keeps nothing and fills all again
 };
 
 /// Small models of both families whose sizes are no multiples of each other or of a vector's width.
@@ -73,7 +74,6 @@ using Gradients = std::map<std::string, std::vector<double>>;
 std::vector<double> whole_gradient(const Gradients& gradients, const std::string& name, bool tied);
 
 enum class Backward : std::uint8_t { whole, split };
-enum class Recompute : std::uint8_t { none, full };
 
 class Pipeline {
  public:
@@ -88,7 +88,7 @@ class Pipeline {
   /// After a forward that kept its activations: adds to the gradients, for loss_scale x the sum.
   void backward(Backward how, double loss_scale);
   /// A whole pass: gradients set to zero, forward, (recompute,) backward of every stage. Returns the loss.
-  double run(Backward how, Recompute recompute, double loss_scale);
+  double run(Backward how, double loss_scale);
 
   Gradients gradients() const;
   void zero_gradients();

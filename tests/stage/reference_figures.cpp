@@ -72,7 +72,7 @@ double scale_of(const std::vector<ParameterFigures>& gradients, std::size_t inde
 void expect_figures(const ModelFigures& expected, Kernels& kernels, DType storage, double tolerance) {
   Pipeline pipeline{{.model = model_of(expected), .sequences = 2, .tokens = 8, .storage = storage}, kernels};
 
-  const double loss = pipeline.run(Backward::whole, Recompute::none, 1.0);
+  const double loss = pipeline.run(Backward::whole, 1.0);
 
   const Gradients gradients = pipeline.gradients();
   EXPECT_NEAR(loss, expected.loss, tolerance * expected.loss);

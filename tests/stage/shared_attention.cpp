@@ -175,7 +175,7 @@ class SharedAttention : public testing::TestWithParam<SharingCase> {
  protected:
   static void expect_those_of(Pipeline& alone, Ranks& ranks, Backward how, double loss_tolerance,
                               double gradient_tolerance) {
-    const double loss = alone.run(how, Recompute::none, loss_scale);
+    const double loss = alone.run(how, loss_scale);
 
     EXPECT_NEAR(ranks.run(how), loss, loss_tolerance * loss);
 
@@ -202,6 +202,11 @@ class SharedAttention : public testing::TestWithParam<SharingCase> {
         expect_those_of(alone, ranks, how, loss_tolerance, gradient_tolerance);
       }
     }
+    PipelineShape in_layers = shape_of(GetParam(), GetParam().slices);
+    Pipeline alone{in_layers, *kernels};
+    in_layers.recompute = Recompute::layers;
+    Ranks ranks{GetParam(), in_layers};
+    expect_those_of(alone, ranks, Backward::split, loss_tolerance, gradient_tolerance);
   }
 };
 
@@ -262,6 +267,20 @@ TEST_P(SharedAttentionInBits, DoesNotDependOnTheRace) {
     Ranks again{GetParam(), shape_of(GetParam(), GetParam().slices)};
     EXPECT_EQ(again.run(repeat % 2 == 0 ? Backward::whole : Backward::split), loss);
     for (const auto& [name, values] : again.gradients()) EXPECT_EQ(values, expected.at(name)) << name;
+  }
+}
+TEST_P(SharedAttentionInBits, DoesNotDependOnWhatIsFormedAgainBesideIt) {
+  PipelineShape shape = shape_of(GetParam(), GetParam().slices);
+  Ranks keeping{GetParam(), shape};
+  const double loss = keeping.run(Backward::whole);
+  const Gradients expected = keeping.gradients();
+
+  for (const Recompute mode : {Recompute::attention, Recompute::selective}) {
+    shape.recompute = mode;
+    Ranks ranks{GetParam(), shape};
+
+    EXPECT_EQ(ranks.run(Backward::split), loss) << deck_name(mode);
+    for (const auto& [name, values] : ranks.gradients()) EXPECT_EQ(values, expected.at(name)) << name;
   }
 }
 INSTANTIATE_TEST_SUITE_P(, SharedAttentionInBits, testing::ValuesIn(cases_of(DType::bf16, KernelKind::host)),

@@ -76,9 +76,9 @@ class Slices : public testing::TestWithParam<SliceCase> {
     Pipeline whole{shape(1), *kernels_};
     Pipeline parts{sliced(), *kernels_};
 
-    const double loss = whole.run(Backward::whole, Recompute::none, loss_scale);
+    const double loss = whole.run(Backward::whole, loss_scale);
 
-    EXPECT_NEAR(parts.run(Backward::whole, Recompute::none, loss_scale), loss, loss_tolerance * loss);
+    EXPECT_NEAR(parts.run(Backward::whole, loss_scale), loss, loss_tolerance * loss);
     const Gradients expected = whole.gradients();
     for (const auto& [name, values] : parts.gradients()) {
       if (name.ends_with("key/bias")) {
@@ -115,10 +115,9 @@ class SlicesInBits : public Slices {
     double loss = 0;
     Gradients gradients;
   };
-  static Result run(const PipelineShape& shape, Kernels& kernels, Backward how = Backward::whole,
-                    Recompute recompute = Recompute::none) {
+  static Result run(const PipelineShape& shape, Kernels& kernels, Backward how = Backward::whole) {
     Pipeline pipeline{shape, kernels};
-    const double loss = pipeline.run(how, recompute, loss_scale);
+    const double loss = pipeline.run(how, loss_scale);
     return {loss, pipeline.gradients()};
   }
   static void expect_same(const Result& actual, const Result& expected) {
@@ -130,7 +129,7 @@ class SlicesInBits : public Slices {
   }
 };
 
-TEST_P(SlicesInBits, DoNotDependOnStagesSplitRecomputationNorThreads) {
+TEST_P(SlicesInBits, DoNotDependOnStagesSplitNorThreads) {
   const Result expected = run(sliced(), *kernels_);
   PipelineShape in_stages = sliced();
   in_stages.layers_per_stage = {1, 2};
@@ -138,9 +137,23 @@ TEST_P(SlicesInBits, DoNotDependOnStagesSplitRecomputationNorThreads) {
 
   expect_same(run(in_stages, *kernels_), expected);
   expect_same(run(in_stages, *kernels_, Backward::split), expected);
-  expect_same(run(sliced(), *kernels_, Backward::split, Recompute::full), expected);
-  expect_same(run(in_stages, *kernels_, Backward::whole, Recompute::full), expected);
   expect_same(run(sliced(), *two_threads), expected);
+}
+
+TEST_P(SlicesInBits, DoNotDependOnRecomputation) {
+  const Result expected = run(sliced(), *kernels_);
+  const KernelsUnderTest two_threads{GetParam().kernels, 2};
+
+  for (const auto& [mode, name] : enum_names(Recompute{})) {
+    SCOPED_TRACE(name);
+    PipelineShape recomputed = sliced();
+    recomputed.recompute = mode;
+    PipelineShape in_stages = recomputed;
+    in_stages.layers_per_stage = {1, 2};
+
+    expect_same(run(recomputed, *kernels_, Backward::split), expected);
+    expect_same(run(in_stages, *two_threads), expected);
+  }
 }
 
 TEST_P(SlicesInBits, GiveTheSameLossWhenNothingButKeysAndValuesIsKept) {
@@ -171,7 +184,7 @@ TEST(ASlice, WithoutTargetsGivesNoLossAndLeavesTheOthersTheirs) {
 
   masked.mask_targets(last);
   const double loss = pipeline.forward(StageMath::Keep::activations);
-  const double masked_loss = masked.run(Backward::whole, Recompute::none, loss_scale);
+  const double masked_loss = masked.run(Backward::whole, loss_scale);
 
   double of_last = 0;
   pipeline.math(0).forward(*kernels, pipeline.buffers(0, last), StageMath::Keep::activations, &of_last);

@@ -56,7 +56,7 @@ TEST_P(WeightProducts, InAnyOrderGiveTheBitsOfAllTogether) {
   const KernelsUnderTest kernels{GetParam()};
   for (const ModelSpec& model : {small_llama(), small_gpt2()}) {
     Pipeline pipeline{two_stages(model, GetParam()), *kernels};
-    pipeline.run(Backward::split, Recompute::none, 1.0);
+    pipeline.run(Backward::split, 1.0);
 
     for (const std::size_t stage : {0U, 1U}) {
       const auto expected = gradients_of_whole(pipeline, stage, *kernels);
@@ -73,7 +73,7 @@ TEST_P(WeightProducts, InAnyOrderGiveTheBitsOfAllTogether) {
 TEST_P(WeightProducts, AreEachNeeded) {
   const KernelsUnderTest kernels{GetParam()};
   Pipeline pipeline{two_stages(small_llama(), GetParam()), *kernels};
-  pipeline.run(Backward::split, Recompute::none, 1.0);
+  pipeline.run(Backward::split, 1.0);
   const std::int64_t products = pipeline.math(1).weight_products();
   const auto expected = gradients_of_whole(pipeline, 1, *kernels);
 
