@@ -50,7 +50,8 @@ void describe(Visitor& visit, MemoryOptions& options) {
   visit("device", options.device,
         {.help = "device memory that one rank may use; planned before the run, never exceeded", .range = at_least(1)});
   visit("recompute_by_stage", options.recompute_by_stage,
-        {.help = "recompute for each stage of the backward pass, as [full, none, ...]"});
+        {.help = "recompute for each stage of the backward pass, as [full, none, ...]",
+         .when_absent = "that of recompute for all stages"});
   visit("recompute", options.recompute,
         {.help = "none: a forward keeps its activations; attention: all but the normed input and the queries of "
                  "attention; selective: all but those between the two products of the feed-forward layer; layers: each "
