@@ -22,8 +22,8 @@ namespace penstock {
 class NodeMemory {
  public:
   /// `own` bytes from this rank; `what` names them in errors. Collective over the group of `nodes`.
-  /// @throws AgreedError on all ranks of the group: does_not_fit if a machine has not that much memory left, bad_input if
-  /// its ranks cannot reach each other's memory
+  /// @throws AgreedError on all ranks of the group: does_not_fit if a machine has not that much memory left, bad_input
+  /// if its ranks cannot reach each other's memory
   NodeMemory(const Nodes& nodes, Bytes own, std::string_view what);
 
   /// Starts at a page.
