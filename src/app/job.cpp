@@ -27,7 +27,7 @@ std::string stages_of_pass(const PerStage<Rank>& ranks, const Partition& partiti
 
 std::string stages_text(const RunPlan& plan, Rank rank) {
   const Schedule& schedule = plan.training.schedule;
-  const auto forward = stages_of_pass(schedule.rank_of, plan.partition, rank);
+  auto forward = stages_of_pass(schedule.rank_of, plan.partition, rank);
   if (!schedule.backward) return forward;
   return fmt::format("forward {}; backward {}", forward,
                      stages_of_pass(schedule.backward->rank_of, plan.backward_partition, rank));

@@ -197,17 +197,6 @@ class Layouts(ApplicationTest):
     def test_gpt2_in_fp32_with_a_tied_head(self):
         self.check({"family": "gpt2", "kv_heads": 4, "tie_embeddings": True})
 
-    def test_five_hundred_steps_of_decoupled_passes_under_random_delays(self):
-        changes = {"training": {"steps": 500, "validate_every": 100}, "output.checkpoint_every": 500}
-        whole = self.train(1, changes)
-        self.assert_finished(whole)
-        run = self.train(4, merged(changes, {"parallel.pipeline": 4, "schedule": {"kind": "spipe", "backward_stages": 5},
-                                             "testing.delays": {"seed": 11, "longest": 0.002}}), timeout=400)
-        self.assert_finished(run)
-        self.assertEqual(len(run.losses()), 500)
-        self.assertEqual(run.losses(), whole.losses())
-        self.assertEqual(run.weights(), whole.weights())
-
     def check_parameters_of_other_nodes(self, fetch, environment):
         """Ends the run by SPipe over four nodes, which may have been refused, and compares it with that of one rank."""
         saved = {"output.checkpoint_every": 3}

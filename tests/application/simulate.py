@@ -98,10 +98,10 @@ class Simulate(ApplicationTest):
                 self.assertIn(reason, done.stdout)
 
     def test_train_names_all_that_is_for_simulation_alone(self):
-        run = self.train(1, {"schedule": {"kind": "slimpipe", "slices": 2, "vocabulary_parallel": True},
+        run = self.train(1, {"parallel.tensor": 2,
                              "memory": {"optimizer": "device", "offload_activations": 0.5, "recompute": "full"}})
         self.assertEqual(run.code, 2, run.output)
-        for key in ("schedule.vocabulary_parallel", "memory.optimizer", "memory.offload_activations"):
+        for key in ("parallel.tensor", "memory.optimizer", "memory.offload_activations"):
             self.assertIn(key, run.output)
 
     def test_a_run_compares_with_its_simulation(self):
