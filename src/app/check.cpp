@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.hpp"
+#include "app/host_memory.hpp"
 #include "app/job.hpp"
 #include "app/modelled.hpp"
 #include "app/training_data.hpp"
@@ -26,7 +27,7 @@ Json rank_json(const RunPlan& plan, std::int32_t world_rank) {
   const auto host = planned_host_bytes(plan, world_rank);
   return {{"rank", world_rank},
           {"planned_device_bytes", plan.planned_device_bytes(coordinate).value},
-          {"planned_host_bytes", host.total().value},
+          {"planned_host_bytes", host.of_training().value},
           {"training_bytes", plan.training.ranks[coordinate].peak.value},
           {"validation_bytes", plan.validation.ranks[coordinate].peak.value},
           {"generation_bytes", plan.generation.ranks[coordinate].peak.value}};
@@ -38,13 +39,15 @@ Json data_json(const TrainingData& data) {
   return json;
 }
 
-std::string to_json(const RunPlan& plan, const TrainingData& data) {
+std::string to_json(const RunPlan& plan, const NodePlan& node, const TrainingData& data) {
   Json json{{"version", program_version()},
             {"parameters", parameter_count(plan.shape.model)},
             {"schedule", plan.training.schedule.name},
             {"stages", plan.training.schedule.shape.stages},
             {"micro_batches", plan.shape.micro_batches()},
             {"device_capacity_bytes", plan.shape.device_capacity.value},
+            {"node_ranks", node.ranks},
+            {"node_host_bytes", node.bytes.total().value},
             {"data", data_json(data)},
             {"ranks", Json::array()}};
   for (std::int32_t rank = 0; rank < plan.shape.pipeline * plan.shape.replicas; ++rank) {
@@ -57,11 +60,12 @@ void print_tables(const RunPlan& plan) {
   fmt::print("{}\n", layout_text(plan));
   for (const Rank rank : all<Rank>(plan.shape.pipeline)) {
     fmt::print("\npipeline rank {}, training:\n{}\n", rank, memory_table(plan.training.ranks[rank]));
-    const auto host = planned_host_bytes(plan, rank.value());
-    fmt::print("host memory: states {}{}, and {} more while a checkpoint is written\n", to_text(host.states),
-               host.activations.value > 0 ? fmt::format(", activations {}", to_text(host.activations)) : "",
-               to_text(host.snapshot));
   }
+}
+
+void print_host(const NodePlan& node, Bytes capacity) {
+  fmt::print("\nhost memory of a node with {}: {} of {}\n{}\n", counted(node.ranks, "rank"),
+             to_text(node.bytes.total()), to_text(capacity), host_memory_table(node.bytes));
 }
 
 Json priced_json(const Priced& priced, const PerRank<RankPlan>& plans) {
@@ -104,20 +108,23 @@ ExitCode check(const CheckCommand& command) {
   Workers workers{deck.device.threads};
   const auto kernels = make_host_kernels(workers);
   const auto plan = make_run_plan(run_shape(deck, command.deck), *kernels);
+  const NodePlan node = largest_node(plan, deck);
+  const Bytes capacity = node_capacity(deck);
   if (!command.json) {
     for (const auto& line : notes_on(deck)) fmt::print("note: {}\n", line);
     print_tables(plan);
-    fmt::print("\n");
+    print_host(node, capacity);
     std::fflush(stdout);  // the tables come before an error
   }
   const auto data = open_training_data(deck, CountEntropies::no);
   if (command.json) {
-    fmt::print("{}\n", to_json(plan, data));
+    fmt::print("{}\n", to_json(plan, node, data));
     std::fflush(stdout);
   } else {
     note_data(data);
   }
   check_fits(plan);
+  check_node(node.bytes, node.ranks, capacity);
   if (!command.json) {
     fmt::print("\n{}: the schedule is valid, the plan fits and the data can be read; start {}\n", command.deck,
                counted(world_size(deck), "rank"));

@@ -8,9 +8,7 @@
 #include "base/counted.hpp"
 #include "base/error.hpp"
 #include "config/hardware_file.hpp"
-#include "execute/rank_state.hpp"
 #include "model/parameters.hpp"
-#include "optimizer/reduce.hpp"
 
 namespace penstock {
 namespace {
@@ -102,18 +100,6 @@ std::string layout_text(const RunPlan& plan) {
   }
   text.pop_back();
   return text;
-}
-
-PlannedHostBytes planned_host_bytes(const RunPlan& plan, std::int32_t world_rank) {
-  PlannedHostBytes planned;
-  for (const auto& stage : host_stage_shapes(plan, RankPlace::of(world_rank, plan.shape.pipeline))) {
-    const auto bytes = host_bytes(stage);
-    planned.states += bytes.total();
-    planned.snapshot += bytes.masters + bytes.moments;
-  }
-  planned.states += ReduceStaging::bytes(plan.shape.replicas);
-  planned.activations = plan.training.ranks[RankPlace::of(world_rank, plan.shape.pipeline).coordinate].host_peak;
-  return planned;
 }
 
 }  // namespace penstock

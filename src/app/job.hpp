@@ -31,14 +31,4 @@ void check_ranks(const Deck& deck, int started);
 /// The layout for people: layers, parameters, planned bytes of each rank.
 std::string layout_text(const RunPlan& plan);
 
-/// Host bytes of a rank by kind (HostStage), offloaded activations, and the snapshot of a background checkpoint.
-struct PlannedHostBytes {
-  /// Masters, moments (twice for a rollback), working copies, gradients, room for messages of gradients.
-  Bytes states{0};
-  Bytes activations{0};  ///< the most that are offloaded at once
-  Bytes snapshot{0};     ///< masters and moments once more, while a checkpoint is written
-  Bytes total() const { return states + activations + snapshot; }
-};
-PlannedHostBytes planned_host_bytes(const RunPlan& plan, std::int32_t world_rank);
-
 }  // namespace penstock

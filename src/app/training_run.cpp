@@ -10,6 +10,7 @@
 #include "app/batches.hpp"
 #include "app/commands.hpp"
 #include "app/end_job.hpp"
+#include "app/host_memory.hpp"
 #include "app/job.hpp"
 #include "app/process_memory.hpp"
 #include "app/run_directory.hpp"
@@ -44,6 +45,7 @@ RunPlan plan_on_all_ranks(const Deck& deck, const std::string& deck_path, const 
     return own;
   });
   refuse_other_lists(plan.training.schedule, world);
+  check_own_node(plan, deck, world);
   return plan;
 }
 
@@ -317,7 +319,7 @@ void TrainingRun::complete_summary() {
   const auto all = [this](Bytes bytes) { return world_->all_gather(bytes.value); };
   const auto device = all(planned);
   const auto peak = all(state_.peak_device_bytes());
-  const auto host_planned = all(host.total());
+  const auto host_planned = all(host.of_training());
   const auto resident = all(peak_resident_set());
   for (std::size_t rank = 0; rank < device.size(); ++rank) {
     summary.ranks.push_back({Bytes{device[rank]}, Bytes{peak[rank]}, Bytes{host_planned[rank]}, Bytes{resident[rank]}});

@@ -31,21 +31,33 @@ std::optional<std::int64_t> left_in_group(const std::filesystem::path& folder) {
   return std::max<std::int64_t>(0, *limit - *used + cached);
 }
 
-}  // namespace
-
-Bytes available_memory() {
+/// The least of an entry of /proc/meminfo and of what `in_group` says of each control group (version 2) of this
+/// process.
+template <class InGroup>
+Bytes least_of(const std::string& entry, const InGroup& in_group) {
   constexpr std::int64_t kibibyte = 1024;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  if (const auto available = number_in("/proc/meminfo", "MemAvailable:")) least = *available * kibibyte;
+  if (const auto of_machine = number_in("/proc/meminfo", entry)) least = *of_machine * kibibyte;
   std::ifstream groups{"/proc/self/cgroup"};
   for (std::string line; std::getline(groups, line);) {
     if (line.rfind("0::/", 0) != 0) continue;
     const std::filesystem::path root = "/sys/fs/cgroup";
     for (auto folder = root / line.substr(4); folder != root.parent_path(); folder = folder.parent_path()) {
-      if (const auto left = left_in_group(folder)) least = std::min(least, *left);
+      if (const auto of_group = in_group(folder)) least = std::min(least, *of_group);
     }
   }
   return Bytes{least};
+}
+
+}  // namespace
+
+Bytes available_memory() {
+  return least_of("MemAvailable:", left_in_group);
+}
+
+Bytes total_memory() {
+  return least_of("MemTotal:",
+                  [](const std::filesystem::path& folder) { return number_in(folder / "memory.max", ""); });
 }
 
 }  // namespace penstock

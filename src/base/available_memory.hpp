@@ -9,4 +9,7 @@ namespace penstock {
 /// of the control groups that this process is in.
 Bytes available_memory();
 
+/// What they could ever have: the machine's memory, and the same limits.
+Bytes total_memory();
+
 }  // namespace penstock

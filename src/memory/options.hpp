@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "base/describe.hpp"
 #include "base/units.hpp"
@@ -35,6 +36,7 @@ constexpr std::array<EnumName<Rollback>, 2> enum_names(Rollback) {
 struct MemoryOptions {
   Bytes device{std::int64_t{2} << 30};  ///< device memory that one rank may use
   RecomputeList recompute_by_stage;     ///< takes the place of the next
+  std::optional<Bytes> host;            ///< memory of a node that its ranks may use together
   Recompute recompute = Recompute::none;
   Place parameters = Place::device;  ///< of the working copy; mobius and spipe have it on the host whatever this says
   Fetch fetch = Fetch::message;
@@ -49,6 +51,11 @@ template <class Visitor>
 void describe(Visitor& visit, MemoryOptions& options) {
   visit("device", options.device,
         {.help = "device memory that one rank may use; planned before the run, never exceeded", .range = at_least(1)});
+  visit("host", options.host,
+        {.help = "memory that the ranks of one node may use together, the memory of host devices included; planned "
+                 "before the run",
+         .range = at_least(1),
+         .when_absent = "what the node has"});
   visit("recompute_by_stage", options.recompute_by_stage,
         {.help = "recompute for each stage of the backward pass, as [full, none, ...]",
          .when_absent = "that of recompute for all stages"});

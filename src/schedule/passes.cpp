@@ -360,10 +360,12 @@ namespace {
 Schedule with_late_checkpoints(const Schedule& schedule) {
   const ScheduleShape& shape = schedule.shape;
   if (!schedule.backward || shape.micro_batches * shape.slices < shape.ranks) {
-    fail(ExitCode::bad_input,
-         "late checkpoints of schedule '{}': expected a backward pass of its own stages, and at least as many "
-         "micro-batches ({}) as ranks ({}), so that ranks go through their time steps together",
-         schedule.name, shape.micro_batches * shape.slices, shape.ranks);
+    fail(
+        ExitCode::bad_input,
+        "schedule.checkpoint_messages: synchronous with schedule '{}': expected passes of stages each for itself "
+        "(spipe), and at least as many slices of micro-batches ({}) as ranks ({}), so that ranks go through their time "
+        "steps together; leave it out, or raise training.global_batch",
+        schedule.name, shape.micro_batches * shape.slices, shape.ranks);
   }
   Schedule result = schedule;
   result.late_checkpoints = true;

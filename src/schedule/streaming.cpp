@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,10 @@ namespace {
 
 bool computes(Op op) {
   return op <= Op::recompute;
+}
+
+bool begins_or_ends_stay(Op op) {
+  return op == Op::fetch_forward || op == Op::fetch_backward || op == Op::evict_forward || op == Op::evict_backward;
 }
 
 bool ends_stay_of_activations(Op op) {
@@ -136,6 +141,23 @@ class Residence {
   std::vector<std::size_t> resident_;  // the latest visit of each
 };
 
+/// A stay is named by the first or the last action that it serves. Two stays for one of them, as where the weight
+/// gradients of a cell come after those of other stages, would have one name.
+void refuse_stays_of_one_name(const Schedule& schedule, std::int32_t resident_stages) {
+  for (const auto& list : schedule.actions) {
+    std::set<Action> stays;
+    for (const Action& action : list) {
+      if (begins_or_ends_stay(action.op) && !stays.insert(action).second) {
+        fail(ExitCode::bad_input,
+             "schedule '{}' with memory.resident_stages {}: stage {} would come to its device twice for the same slice "
+             "of micro-batch {}; raise memory.resident_stages (as many as a rank has stages are always enough), or "
+             "keep the parameters on the device",
+             schedule.name, resident_stages, action.stage, action.micro_batch);
+      }
+    }
+  }
+}
+
 // --- activations ---
 
 /// A forward (or R) and the backward that uses what it keeps; positions among the rank's compute actions.
@@ -202,6 +224,7 @@ Schedule add_parameter_streaming(const Schedule& schedule, std::int32_t resident
     const auto& list = schedule.actions[rank];
     result.actions[rank] = Residence{list, visits_of(schedule, list), resident_stages}.run();
   }
+  refuse_stays_of_one_name(result, resident_stages);
   return result;
 }
 

@@ -76,6 +76,18 @@ class Faults(ApplicationTest):
         self.assertEqual(run.code, 0, run.output)
         self.assert_refused(self.train(1, {"memory.device": bytes_needed - 1}), 3)
 
+    def test_a_node_that_is_too_small_is_refused_before_anything_is_allocated(self):
+        changes = {"parallel.pipeline": 2, "training.clip_mode": "speculative"}
+        plan = json.loads(self.penstock(["check", "--json", str(self.deck(changes))]).stdout)
+        needed = plan["node_host_bytes"]
+        self.assertEqual(plan["node_ranks"], 2)
+        self.assertGreater(needed, sum(rank["planned_host_bytes"] for rank in plan["ranks"]))
+        self.assertEqual(self.train(2, merged(changes, {"memory.host": needed})).code, 0)
+        for run in (self.train(2, merged(changes, {"memory.host": needed - 1})),
+                    self.penstock(["check", str(self.deck(merged(changes, {"memory.host": needed - 1})))])):
+            self.assert_refused(run, 3, "a node with 2 ranks needs", "masters and moments", "memory.rollback: inverse",
+                                "memory.host")
+
     def test_too_little_text(self):
         for size, code in ((5, 2), (20, 2), (21, 0)):
             (self.folder / "short.txt").write_text("x" * size)

@@ -143,10 +143,10 @@ TEST(DeckFaults, AreReportedAllAtOnceWithTheirPlaces) {
 }
 
 TEST(DeckFaults, NameTheNearestKeyAndTheKeysOfTheSection) {
-  EXPECT_EQ(
-      faults_of(smallest_deck + "memory: {devcie: 2 GiB}\n"),
-      "run.yaml:3:10: memory.devcie: no such key; did you mean device? The keys of memory are device, "
-      "recompute_by_stage, recompute, parameters, fetch, resident_stages, offload_activations, optimizer, rollback");
+  EXPECT_EQ(faults_of(smallest_deck + "memory: {devcie: 2 GiB}\n"),
+            "run.yaml:3:10: memory.devcie: no such key; did you mean device? The keys of memory are device, host, "
+            "recompute_by_stage, recompute, parameters, fetch, resident_stages, offload_activations, optimizer, "
+            "rollback");
   EXPECT_THAT(faults_of(smallest_deck + "modle: {}\n"), HasSubstr("modle: no such section; did you mean model?"));
   EXPECT_EQ(faults_of(smallest_deck + "device: {qqqqqqqq: 1}\n"),
             "run.yaml:3:10: device.qqqqqqqq: no such key; the keys of device are kind, threads, time_scale");

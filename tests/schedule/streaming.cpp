@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "schedule/generators.hpp"
 #include "schedule/helpers.hpp"
 #include "schedule/passes.hpp"
 #include "schedule/semantics.hpp"
@@ -152,6 +153,22 @@ TEST(Spipe, DealsTheStagesAsPublished) {
   // 24 phases: forward stage 7 holds the last three, backward stage 10 phases 21 and 22 (from 1).
   EXPECT_EQ(schedule.backward->fed_by[Stage{10}], Stage{6});
   EXPECT_EQ(schedule.backward->fed_by[Stage{11}], Stage{7});
+}
+
+TEST(ParameterStreaming, RefusesToBringAStageBackForTheSameSlice) {
+  // The W of a cell stands behind the work of the rank's other stage.
+  const Schedule schedule = generate("zb_v", {.pipeline = 2, .virtual_stages = 2, .micro_batches = 4});
+
+  std::string message;
+  try {
+    add_parameter_streaming(schedule, 1);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::bad_input);
+    message = error.what();
+  }
+  EXPECT_THAT(message, HasSubstr("memory.resident_stages 1"));
+  EXPECT_THAT(message, HasSubstr("raise memory.resident_stages"));
+  EXPECT_NO_THROW(add_parameter_streaming(schedule, 2));
 }
 
 Schedule with_late_checkpoints() {

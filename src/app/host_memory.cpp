@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/host_memory.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "base/available_memory.hpp"
+#include "base/counted.hpp"
+#include "base/error.hpp"
+#include "comm/agreement.hpp"
+#include "execute/host_stages.hpp"
+#include "execute/rank_state.hpp"
+#include "optimizer/reduce.hpp"
+
+namespace penstock {
+namespace {
+
+struct Kind {
+  Bytes PlannedHostBytes::*bytes;
+  std::string_view name;
+  std::string_view advice;  // when it takes the most
+};
+
+constexpr std::string_view more_nodes = "use more nodes, or a smaller model";
+constexpr std::array<Kind, 8> kinds{{
+    {&PlannedHostBytes::states, "masters and moments", more_nodes},
+    {&PlannedHostBytes::previous, "the same before the last step", "set memory.rollback: inverse"},
+    {&PlannedHostBytes::working_copies, "working copies", more_nodes},
+    {&PlannedHostBytes::gradients, "gradients", more_nodes},
+    {&PlannedHostBytes::staging, "gradients on their way", more_nodes},
+    {&PlannedHostBytes::activations, "offloaded activations", "set memory.offload_activations: 0"},
+    {&PlannedHostBytes::snapshot, "snapshot of a checkpoint", more_nodes},
+    {&PlannedHostBytes::devices, "memory of host devices", "set memory.recompute: full, or memory.parameters: host"},
+}};
+
+/// The gradient of a tied head that comes from another rank.
+Bytes tied_staging(const RunPlan& plan, Rank rank) {
+  const auto& schedule = plan.training.schedule;
+  const auto& ranks = schedule.ranks(Pass::backward);
+  const bool is_remote = ranks[Stage{0}] != ranks[schedule.last_stage(Pass::backward)];
+  if (!plan.shape.model.tie_embeddings || !is_remote || rank != ranks[Stage{0}]) return Bytes{0};
+  return Bytes{std::int64_t{plan.shape.model.vocabulary} * plan.shape.model.hidden * size_of(DType::f32)};
+}
+
+}  // namespace
+
+PlannedHostBytes& PlannedHostBytes::operator+=(const PlannedHostBytes& other) {
+  for (const Kind& kind : kinds) this->*kind.bytes += other.*kind.bytes;
+  return *this;
+}
+
+PlannedHostBytes planned_host_bytes(const RunPlan& plan, std::int32_t world_rank) {
+  PlannedHostBytes planned;
+  const auto place = RankPlace::of(world_rank, plan.shape.pipeline);
+  for (const auto& stage : host_stage_shapes(plan, place)) {
+    const auto bytes = host_bytes(stage);
+    planned.states += bytes.masters + bytes.moments;
+    planned.previous += bytes.previous;
+    planned.working_copies += bytes.working_copy;
+    planned.gradients += bytes.gradients;
+    planned.snapshot += bytes.masters + bytes.moments;
+  }
+  planned.staging = ReduceStaging::bytes(plan.shape.replicas) + tied_staging(plan, place.coordinate);
+  planned.activations = plan.training.ranks[place.coordinate].host_peak;
+  planned.devices = plan.planned_device_bytes(place.coordinate);
+  return planned;
+}
+
+std::string host_memory_table(const PlannedHostBytes& bytes) {
+  std::string text;
+  for (const Kind& kind : kinds) {
+    const Bytes taken = bytes.*kind.bytes;
+    if (taken.value > 0) text += fmt::format("  {:<29} {:>10}\n", kind.name, to_text(taken));
+  }
+  return text;
+}
+
+Bytes node_capacity(const Deck& deck) {
+  const Bytes total = total_memory();
+  return deck.memory.host ? std::min(*deck.memory.host, total) : total;
+}
+
+void check_node(const PlannedHostBytes& of_node, std::int32_t ranks, Bytes capacity) {
+  if (of_node.total() <= capacity) return;
+  const auto largest = std::max_element(
+      kinds.begin(), kinds.end(), [&](const Kind& a, const Kind& b) { return of_node.*a.bytes < of_node.*b.bytes; });
+  const bool keeps_previous = of_node.previous.value > 0;
+  fail(ExitCode::does_not_fit,
+       "a node with {} needs {} ({} bytes) of host memory, and has {} ({} bytes; memory.host, or what the machine "
+       "gives). It is for:\n{}To fit, {}{}.",
+       counted(ranks, "rank"), to_text(of_node.total()), of_node.total().value, to_text(capacity), capacity.value,
+       host_memory_table(of_node), keeps_previous ? "set memory.rollback: inverse, or " : "", largest->advice);
+}
+
+NodePlan largest_node(const RunPlan& plan, const Deck& deck) {
+  const std::int32_t ranks = plan.shape.pipeline * plan.shape.replicas;
+  const std::int32_t each = deck.parallel.ranks_per_node.value_or(ranks);
+  NodePlan largest;
+  for (std::int32_t first = 0; first < ranks; first += each) {
+    NodePlan node{std::min(each, ranks - first), {}};
+    for (std::int32_t rank = first; rank < first + node.ranks; ++rank) node.bytes += planned_host_bytes(plan, rank);
+    if (node.bytes.total() > largest.bytes.total()) largest = node;
+  }
+  return largest;
+}
+
+void check_own_node(const RunPlan& plan, const Deck& deck, const Communicator& world) {
+  const auto machine = world.split_by_machine();
+  const auto own = planned_host_bytes(plan, world.rank());
+  PlannedHostBytes of_node;
+  for (const Kind& kind : kinds) of_node.*kind.bytes = Bytes{machine.sum((own.*kind.bytes).value)};
+  jointly(world, [&] { check_node(of_node, machine.size(), node_capacity(deck)); });
+}
+
+}  // namespace penstock
