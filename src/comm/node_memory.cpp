@@ -95,9 +95,10 @@ NodeMemory::NodeMemory(const Nodes& nodes, Bytes own, std::string_view what) : o
   jointly(nodes.group(), [&] {
     for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
       const bool is_own = static_cast<int>(rank) == own_place_;
-      blocks_.push_back(is_own ? std::move(block) : map_of(processes[rank], files[rank], Bytes{bytes[rank]}, what));
+      blocks_.push_back(is_own ? OwnedMapping{} : map_of(processes[rank], files[rank], Bytes{bytes[rank]}, what));
     }
   });
+  blocks_[static_cast<std::size_t>(own_place_)] = std::move(block);
 }
 
 std::span<std::byte> NodeMemory::own() const {
