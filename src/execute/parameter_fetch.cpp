@@ -83,6 +83,7 @@ void ParameterFetch::publish(Stage stage, std::int64_t step) const {
 void ParameterFetch::wait_for_versions(const std::vector<FetchedPiece>& pieces, const CopyPlace& place,
                                        std::vector<Event>& after) const {
   std::vector<Stage> sources;
+  sources.reserve(pieces.size());
   for (const FetchedPiece& piece : pieces) sources.push_back(piece.source);
   const auto wait = [store = store_, sources = std::move(sources), version = expected_] {
     for (const Stage source : sources) store->wait_for(source, version);
