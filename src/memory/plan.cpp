@@ -153,7 +153,7 @@ class PlaceSizes {
   PlaceSizes() = default;
 
   AddressMap::Taken take(BufferKind kind, Bytes bytes) {
-    const auto taken = memory_of(kind).take(bytes);
+    auto taken = memory_of(kind).take(bytes);
     if (is_of_stage(kind)) stages_ = std::max(stages_, parameters_.taken_end() + gradients_.taken_end());
     return taken;
   }

@@ -58,7 +58,8 @@ void forward_block(const ForwardCall& call, std::int64_t sequence, std::int64_t 
         .softmax_finish({rows, size}, {out + row * call.out.stride + head * size, call.out.stride}, {result, size},
                         maximum, sum, call.log_sum_exp.as<float>() + head * call.log_sum_exp.stride + row);
   };
-  call.out.type == DType::f32 ? finish(call.out.as<float>()) : finish(call.out.as<S>());
+  if (call.out.type == DType::f32) return finish(call.out.as<float>());
+  finish(call.out.as<S>());
 }
 
 }  // namespace
