@@ -107,13 +107,15 @@ void prune(const std::string& folder, std::int32_t keep) {
 
 void begin_to_synchronize(const std::string& path) {
   const auto descriptor = open_descriptor(path, O_RDWR);
-  // A hint: where the file system has no such call, synchronize does all of the work.
+  // Hints: where the file system has no such calls, synchronize does all of the work.
   (void)::sync_file_range(descriptor.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
+  (void)::posix_fadvise(descriptor.get(), 0, 0, POSIX_FADV_DONTNEED);
 }
 
 void synchronize(const std::string& path) {
   const auto descriptor = open_descriptor(path, O_RDWR);
   if (::fdatasync(descriptor.get()) != 0) fail_with_errno("waiting for the disk to hold " + path);
+  (void)::posix_fadvise(descriptor.get(), 0, 0, POSIX_FADV_DONTNEED);
 }
 
 void reserve(const std::string& path, Bytes bytes) {

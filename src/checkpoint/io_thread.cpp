@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -41,6 +42,7 @@ std::future<void> IoThread::start(std::function<void()> work) {
 }
 
 void IoThread::serve() {
+  pthread_setname_np(pthread_self(), "checkpoints");
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), lower_priority);
   std::unique_lock lock{mutex_};
   while (true) {

@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/folder.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <optional>
+#include <vector>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include "base/error.hpp"
 #include "checkpoint/example.hpp"
@@ -49,6 +58,40 @@ TEST(Prune, KeepsTheNewestAndEveryOtherFile) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator{folder.path()}) names.push_back(entry.path().filename());
   EXPECT_THAT(names, ::testing::UnorderedElementsAre("step_00000002.h5", "step_00000003.h5", "notes.txt"));
+}
+
+/// How many pages of a file the system has in memory; none where its file system has no other place for them.
+std::optional<std::size_t> pages_in_memory(const std::string& path, std::size_t bytes) {
+  const int file = open(path.c_str(), O_RDONLY);
+  struct statfs system {};
+  fstatfs(file, &system);
+  void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> is_in_memory((bytes + page - 1) / page);
+  mincore(data, bytes, is_in_memory.data());
+  munmap(data, bytes);
+  close(file);
+  if (system.f_type == TMPFS_MAGIC || system.f_type == OVERLAYFS_SUPER_MAGIC) return std::nullopt;
+  return std::count_if(is_in_memory.begin(), is_in_memory.end(), [](unsigned char flags) { return (flags & 1) != 0; });
+}
+
+TEST(Synchronize, LeavesNothingInTheFileCache) {
+  constexpr std::size_t bytes = 1 << 20;
+  const TemporaryDirectory folder;
+  folder.write("data", std::string(bytes, 'x'));
+  const std::string path = folder / "data";
+  if (!pages_in_memory(path, bytes)) GTEST_SKIP() << "a file system that keeps files in memory";
+  ASSERT_GT(pages_in_memory(path, bytes), 0U);
+
+  synchronize(path);
+  const auto after_the_end = pages_in_memory(path, bytes);
+  std::ifstream{path}.ignore(bytes);
+  const auto when_read = pages_in_memory(path, bytes);
+  begin_to_synchronize(path);
+
+  EXPECT_EQ(after_the_end, 0U);
+  EXPECT_GT(when_read, 0U);
+  EXPECT_EQ(pages_in_memory(path, bytes), 0U);
 }
 
 /// A small disk, where this process may mount one.
