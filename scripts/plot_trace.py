@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws a step of a trace: what each rank's lanes did when, and its device memory in use.
+"""Draws a step of a trace: what each rank's lanes did when, and its device memory in use. The pale end of an action is as long
+as all that it waited for other ranks, whenever that was.
 
     scripts/plot_trace.py runs/quickstart/trace.h5
     scripts/plot_trace.py trace.h5 --step 7 --output step7.png
@@ -12,6 +13,7 @@ import sys
 
 COLORS = {
     "F": "#4271ae", "B": "#3e9152", "I": "#48a59b", "W": "#de9628", "R": "#9668aa",
+    "EF": "#6096c4", "VF": "#6096c4", "VB": "#68b078", "EB": "#68b078",
     "SEND_F": "#8cb2de", "RECV_F": "#b2ceeb", "SEND_B": "#8cc896", "RECV_B": "#b4deba",
     "SEND_C": "#c8b4d2", "RECV_C": "#dccfe3", "OFFLOAD_A": "#c9d27a", "RELOAD_A": "#9fae3c",
     "FETCH_F": "#e2a0c4", "FETCH_B": "#c46a9b", "OFFLOAD_G": "#f0c482", "REDUCE": "#ce786e", "VALIDATE": "#787878", "STEP": "#be423e",
@@ -19,6 +21,7 @@ COLORS = {
 HEIGHTS = {"compute": 1.0}
 OTHER_HEIGHT = 0.4
 GAP = 0.4
+WAITING = {"facecolors": "#ffffffb3", "linewidths": 0}
 LEGEND_COLUMNS = 12
 
 
@@ -67,13 +70,19 @@ def lay_out(spans, names):
     return rows, y
 
 
+def waited(spans):
+    """Seconds of each that it waited for other ranks; older traces do not say."""
+    return spans["waited"] if "waited" in spans.dtype.names else 0 * spans["end"]
+
+
 def bubble(spans, names, ranks):
-    """1 - busy / (ranks x makespan) of the compute lanes."""
+    """1 - busy / (ranks x makespan) of the compute lanes; what their actions waited is not busy."""
     compute = spans[[names["lane"][lane] == "compute" for lane in spans["lane"]]]
     if len(compute) == 0:
         return 0.0
     makespan = compute["end"].max() - compute["start"].min()
-    return 1 - (compute["end"] - compute["start"]).sum() / (ranks * makespan) if makespan > 0 else 0.0
+    busy = (compute["end"] - compute["start"] - waited(compute)).sum()
+    return 1 - busy / (ranks * makespan) if makespan > 0 else 0.0
 
 
 def draw_spans(axis, spans, rows, names, start, scale):
@@ -89,9 +98,12 @@ def draw_spans(axis, spans, rows, names, start, scale):
                          facecolors=[COLORS.get(names["op"][s["op"]], "#000000") for s in own])
         if names["lane"][lane] != "compute":
             continue
-        for s in own[(own["end"] - own["start"]) * scale > 0.014 * width]:
+        axis.broken_barh([((s["end"] - w - start) * scale, w * scale) for s, w in zip(own, waited(own))],
+                         (y + 0.04, height - 0.08), **WAITING)
+        long_enough = own[(own["end"] - own["start"]) * scale > 0.014 * width]
+        for s, w in zip(long_enough, waited(long_enough)):
             axis.text(((s["start"] + s["end"]) / 2 - start) * scale, y + height / 2, str(s["micro_batch"]),
-                      ha="center", va="center", fontsize=7, color="white")
+                      ha="center", va="center", fontsize=7, color="#333333" if 2 * w > s["end"] - s["start"] else "white")
     axis.set_yticks([y + height / 2 for y, height in rows.values()])
     axis.set_yticklabels([f"rank {rank}" if names["lane"][lane] == "compute" else names["lane"][lane] for rank, lane in rows],
                          fontsize=8)
@@ -100,9 +112,12 @@ def draw_spans(axis, spans, rows, names, start, scale):
             label.set_fontsize(5.5)
     lasting = spans[(spans["end"] - spans["start"]) * scale > 1e-4 * width]  # evictions take no time
     used = [names["op"][op] for op in sorted(set(lasting["op"].tolist()))]
-    axis.legend(handles=[matplotlib.patches.Patch(color=COLORS.get(op, "#000000"), label=op) for op in used],
+    handles = [matplotlib.patches.Patch(color=COLORS.get(op, "#000000"), label=op) for op in used]
+    if (waited(spans) > 0).any():
+        handles.append(matplotlib.patches.Patch(facecolor="white", edgecolor="#bbbbbb", label="waited"))
+    axis.legend(handles=handles,
                 loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=LEGEND_COLUMNS, fontsize=8, frameon=False, columnspacing=1.2)
-    return math.ceil(len(used) / LEGEND_COLUMNS)
+    return math.ceil(len(handles) / LEGEND_COLUMNS)
 
 
 def draw_memory(axis, memory, start, end, scale, ranks):

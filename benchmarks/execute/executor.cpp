@@ -28,11 +28,12 @@ constexpr std::int64_t buffer_bytes = 4096;
 class BusyWork : public MemoryWork {
  public:
   explicit BusyWork(Seconds duration) : duration_{duration}, host_(buffer_bytes) {}
-  void compute(const Action& /*action*/, const StageBuffers& /*buffers*/) override {
+  Seconds compute(const Action& /*action*/, const StageBuffers& /*buffers*/) override {
     const Seconds start = now();
     Seconds end = start;
     while (end - start < duration_) end = now();
     busy += end - start;
+    return {};
   }
   void cpu(const Action& /*action*/) override {}
   std::span<std::byte> host_gradients(Stage /*stage*/) override { return host_; }

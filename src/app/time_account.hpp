@@ -14,7 +14,7 @@ namespace penstock {
 /// What a rank's time went into.
 enum class Activity : std::uint8_t {
   compute,  ///< the compute lane's busy time within steps
-  waiting,  ///< the rest of the steps: bubble, messages, CPU stages
+  waiting,  ///< the rest of the steps: bubble, messages, also inside actions of the compute lane, CPU stages
   data,     ///< reading and uploading batches
   validation,
   checkpoint,  ///< taking snapshots, and waiting for earlier writes

@@ -16,11 +16,17 @@ void TransportMessages::receive(Rank from, std::span<std::byte> data) {
 }
 
 void TransportMessages::wait_for(Rank from) {
-  for (const Event& event : std::exchange(received_[from], {})) event.wait();
+  wait(received_[from]);
 }
 
 void TransportMessages::wait_for_sends() {
-  for (const Event& event : std::exchange(sent_, {})) event.wait();
+  wait(sent_);
+}
+
+void TransportMessages::wait(std::vector<Event>& events) {
+  waits_.count([&] {
+    for (const Event& event : std::exchange(events, {})) event.wait();
+  });
 }
 
 AttentionSharing::AttentionSharing(const Schedule& schedule, Rank rank, std::int64_t layers, Transport& transport)

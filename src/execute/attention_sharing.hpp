@@ -9,6 +9,7 @@
 
 #include "base/index.hpp"
 #include "comm/transport.hpp"
+#include "execute/lane_waits.hpp"
 #include "schedule/lockstep.hpp"
 #include "schedule/schedule.hpp"
 #include "stage/shared_attention.hpp"
@@ -29,11 +30,16 @@ class TransportMessages final : public AttentionMessages {
   void receive(Rank from, std::span<std::byte> data) override;
   void wait_for(Rank from) override;
   void wait_for_sends() override;
+  /// What these two took since it was last asked.
+  Seconds take_waited() { return waits_.take(); }
 
  private:
+  void wait(std::vector<Event>& events);
+
   Transport* transport_;
   std::map<Rank, std::vector<Event>> received_;
   std::vector<Event> sent_;
+  LaneWaits waits_;
 };
 
 /// With whom each action of a rank shares its attention.
@@ -46,6 +52,8 @@ class AttentionSharing {
 
   /// Null for an action that shares with nobody.
   const AttentionPartners* partners_of(const Action& action) const;
+  /// Seconds that actions waited for their partners since it was last asked.
+  Seconds take_waited() { return messages_.take_waited(); }
 
  private:
   TransportMessages messages_;

@@ -25,7 +25,7 @@ std::vector<std::unique_ptr<StageMath>> maths_of(const PlannedSchedule& planned,
 }  // namespace
 
 ComputeWork::ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& kernels, Result result,
-                         const ParameterFetch* parameters, VocabularyPeers* peers)
+                         const ParameterFetch* parameters, PipelinePeers* peers)
     : planned_{&planned},
       kernels_{&kernels},
       result_{result},
@@ -123,8 +123,15 @@ std::vector<Stage> ComputeWork::token_stages() const {
   return stages;
 }
 
-void ComputeWork::compute(const Action& action, const StageBuffers& buffers) {
-  const auto own = of_slice(action, buffers);
+Seconds ComputeWork::compute(const Action& action, const StageBuffers& buffers) {
+  run(action, of_slice(action, buffers));
+  Seconds waited{0};
+  if (sharing_) waited += sharing_->take_waited();
+  if (peers_ != nullptr) waited += peers_->take_waited();
+  return waited;
+}
+
+void ComputeWork::run(const Action& action, const StageBuffers& own) {
   if (is_collective(action.op)) return compute_share(action, own);
   const StageMath& math = this->math(pass_of(action.op), action.stage);
   switch (action.op) {

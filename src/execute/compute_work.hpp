@@ -14,6 +14,7 @@
 #include "execute/parameter_fetch.hpp"
 #include "execute/run_plan.hpp"
 #include "execute/stage_work.hpp"
+#include "execute/vocabulary_peers.hpp"
 #include "kernels/kernels.hpp"
 #include "stage/stage.hpp"
 
@@ -30,7 +31,7 @@ class ComputeWork : public MemoryWork {
   /// ranks share no vocabulary.
   /// @throws Error internal if the plan gives a buffer less than the kernels use: they would write over its neighbours.
   ComputeWork(const PlannedSchedule& planned, Rank rank, Kernels& kernels, Result result,
-              const ParameterFetch* parameters = nullptr, VocabularyPeers* peers = nullptr);
+              const ParameterFetch* parameters = nullptr, PipelinePeers* peers = nullptr);
   /// What the actions of a schedule that exchanges attention need, before its first run.
   void share_attention(Rank rank, Transport& transport);
 
@@ -54,7 +55,7 @@ class ComputeWork : public MemoryWork {
   /// This rank's share of the vocabulary; null where the ranks share none.
   const VocabularyMath* share() const { return share_.get(); }
 
-  void compute(const Action& action, const StageBuffers& buffers) override;
+  Seconds compute(const Action& action, const StageBuffers& buffers) override;
   void cpu(const Action& action) override;
   std::span<std::byte> host_gradients(Stage stage) override;
   std::byte* host_activations() override { return on_host_.data(); }
@@ -68,6 +69,7 @@ class ComputeWork : public MemoryWork {
   void check_sizes(Rank rank) const;
   /// Of the whole buffers of this rank's stages, by kind.
   PerStage<StageBytes> needed_bytes() const;
+  void run(const Action& action, const StageBuffers& buffers);
   void forward(const Action& action, const StageBuffers& buffers);
   void forward_for_logits(const Action& action, const StageBuffers& buffers);
   void compute_share(const Action& action, const StageBuffers& buffers);
@@ -92,7 +94,7 @@ class ComputeWork : public MemoryWork {
   Maths math_;                             // of the forward pass, mostly of both
   Maths backward_math_;                    // of a backward pass with stages of its own
   std::unique_ptr<VocabularyMath> share_;  // null where the ranks share no vocabulary
-  VocabularyPeers* peers_;
+  PipelinePeers* peers_;
   PerStage<bool> fresh_;                     // gradients not yet written in this run
   std::optional<AttentionSharing> sharing_;  // where the schedule exchanges attention
   std::vector<double> losses_;

@@ -246,7 +246,7 @@ void Executor::run_to_tail(std::int32_t step, Timeline* trace, const std::functi
   // thread, one action each; and issuing to lanes that sleep wakes nobody.
   Completion all_issued;
   for (std::size_t position = 0; position < list_.size(); ++position) {
-    const auto& prepared = list_[position];
+    auto& prepared = list_[position];
     take_and_free(prepared);
     std::vector<Event> after;
     after.reserve(prepared.after.size() + 1);
@@ -291,11 +291,11 @@ void Executor::take_and_free(const Prepared& prepared) {
   for (const auto& range : prepared.frees) resources_.arena->free(range.offset);
 }
 
-Event Executor::issue(const Prepared& prepared, std::vector<Event> after) {
+Event Executor::issue(Prepared& prepared, std::vector<Event> after) {
   auto& lanes = *resources_.lanes;
   auto* work = resources_.work;
   const auto& action = prepared.action;
-  const auto compute = [work, &prepared] { work->compute(prepared.action, prepared.buffers); };
+  const auto compute = [work, &prepared] { prepared.waited = work->compute(prepared.action, prepared.buffers); };
   switch (prepared.lane) {
     case Lane::compute:
       // Nothing is moved: the memory is free once what used it is done.
@@ -365,10 +365,17 @@ void Executor::add_span(std::int32_t step, std::size_t position, const Event& ev
   const auto& state = event.state();
   if (!state) return;
   duration_ = std::max(duration_, state->finished() - started_);
-  if (prepared.lane == Lane::compute) compute_busy_ += state->finished() - state->started();
-  if (trace == nullptr) return;
-  trace->spans.push_back({step, rank_.value(), prepared.lane, prepared.peer, prepared.action, state->started(),
-                          state->finished(), prepared.bytes});
+  const Span span{step,
+                  rank_.value(),
+                  prepared.lane,
+                  prepared.peer,
+                  prepared.action,
+                  state->started(),
+                  state->finished(),
+                  prepared.bytes,
+                  prepared.waited};
+  if (prepared.lane == Lane::compute) compute_busy_ += span.busy();
+  if (trace != nullptr) trace->spans.push_back(span);
 }
 
 void Executor::add_memory(std::int32_t step, Timeline& trace) const {

@@ -76,7 +76,7 @@ class Executor {
   /// Waits for a tail that is under way. Rethrows the first failure.
   void finish();
 
-  /// Seconds that the compute lane was busy in the last run.
+  /// Seconds that the compute lane was busy in the last run. What its actions waited for other ranks is not among them.
   Seconds compute_busy() const { return compute_busy_; }
   /// From the start of the last run, behind `before_start`, to the end of the rank's last action (of a tail: once it is
   /// finished).
@@ -101,6 +101,7 @@ class Executor {
     Bytes host_offset{0};
     std::int32_t peer = -1;
     bool is_tail = false;
+    Seconds waited{0};  // inside the action, in the current run; written by the compute lane
   };
   class Preparation;
   /// Of one run: told by the completing threads; shared with their callbacks, which may outlive a failed run.
@@ -120,7 +121,7 @@ class Executor {
   };
 
   void take_and_free(const Prepared& prepared);
-  Event issue(const Prepared& prepared, std::vector<Event> after);
+  Event issue(Prepared& prepared, std::vector<Event> after);
   void remember(std::size_t position, const Event& event);
   static void wait_for(Progress& progress, std::size_t Progress::*outstanding);
   void collect(std::int32_t step, Timeline* trace);

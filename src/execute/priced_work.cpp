@@ -31,9 +31,10 @@ int PricedWork::tag_of(const CpuEdge& edge) const {
   return static_cast<int>(edge.before.action.op) * parts_.schedule->most_stages() + edge.before.action.stage.value();
 }
 
-void PricedWork::compute(const Action& action, const StageBuffers& /*buffers*/) {
+Seconds PricedWork::compute(const Action& action, const StageBuffers& /*buffers*/) {
   wait_until(now() + parts_.prices({parts_.rank, action}));
   if (parts_.late && parts_.late->action == action) wait_until(now() + parts_.late->seconds);
+  return {};
 }
 
 void PricedWork::cpu(const Action& action) {

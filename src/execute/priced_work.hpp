@@ -37,7 +37,8 @@ class PricedWork : public StageWork {
   /// What the parts point to outlives the object.
   explicit PricedWork(Parts parts);
 
-  void compute(const Action& action, const StageBuffers& buffers) override;
+  /// Waits for nobody, whatever the action: partners may be earlier or later.
+  Seconds compute(const Action& action, const StageBuffers& buffers) override;
   void cpu(const Action& action) override;
   Event copy(const Action& action, const CopyPlace& place, std::vector<Event> after) override;
 

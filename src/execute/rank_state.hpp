@@ -39,7 +39,7 @@ class RankState {
   Workers& cpu_workers() { return cpu_workers_; }
   OptimizerGroups& groups() { return groups_; }
   /// For the work of schedules whose ranks share the vocabulary.
-  VocabularyPeers& vocabulary_peers() { return vocabulary_peers_; }
+  PipelinePeers& vocabulary_peers() { return vocabulary_peers_; }
   /// By stage of the backward pass, then this rank's share of the vocabulary; null for those of other ranks.
   PerStage<std::unique_ptr<HostStage>>& stages() { return stages_; }
   const ParameterFetch& parameter_fetch() const { return *parameter_fetch_; }

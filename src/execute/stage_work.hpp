@@ -26,8 +26,9 @@ struct CopyPlace {
 class StageWork {
  public:
   virtual ~StageWork() = default;
-  /// Runs F, B, I, W or R on the compute lane. `buffers` holds the addresses that the action uses.
-  virtual void compute(const Action& action, const StageBuffers& buffers) = 0;
+  /// Runs F, B, I, W, R, or an action of all ranks, on the compute lane. `buffers` holds the addresses that the action
+  /// uses. Returns for how long of it the lane only waited for other ranks.
+  virtual Seconds compute(const Action& action, const StageBuffers& buffers) = 0;
   /// Runs REDUCE, VALIDATE, STEP or UNDO on the CPU lane; may block on messages.
   virtual void cpu(const Action& action) = 0;
   /// Queues FETCH_F, FETCH_B, OFFLOAD_G, OFFLOAD_A or RELOAD_A behind `after`: where the host keeps what is copied is

@@ -78,10 +78,11 @@ void TrainingWork::begin_step(std::int64_t training_step, double loss_scale, Poi
   compute_busy_ = {};
 }
 
-void TrainingWork::compute(const Action& action, const StageBuffers& buffers) {
+Seconds TrainingWork::compute(const Action& action, const StageBuffers& buffers) {
   const Seconds begin = now();
-  ComputeWork::compute(action, buffers);
-  compute_busy_ += now() - begin;
+  const Seconds waited = ComputeWork::compute(action, buffers);
+  compute_busy_ += now() - begin - waited;
+  return waited;
 }
 
 void TrainingWork::cpu(const Action& action) {

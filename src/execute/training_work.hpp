@@ -46,8 +46,8 @@ class TrainingWork : public ComputeWork {
     const ParameterFetch* parameters = nullptr;
     OptimizerGroups* groups = nullptr;
     UpdateRule* rule = nullptr;
-    Transport* transport = nullptr;    ///< of the pipeline's ranks; for schedules that exchange attention
-    VocabularyPeers* peers = nullptr;  ///< where the ranks share the vocabulary
+    Transport* transport = nullptr;  ///< of the pipeline's ranks; for schedules that exchange attention
+    PipelinePeers* peers = nullptr;  ///< where the ranks share the vocabulary
     /// What this rank tells all others at VALIDATE; called on the CPU lane, once all its compute actions but evictions
     /// are done. Empty: nothing.
     std::function<std::string()> report = {};
@@ -64,13 +64,14 @@ class TrainingWork : public ComputeWork {
 
   /// Of the last run: what each rank told at its VALIDATE, in rank order.
   const std::vector<std::string>& reports() const { return reports_; }
-  /// Seconds of the compute actions of this run so far. In a report, or behind a run.
+  /// Seconds that the compute actions of this run worked so far: without what they waited for other ranks. In a
+  /// report, or behind a run.
   Seconds compute_busy() const { return compute_busy_; }
   /// Of the last run, the same on all ranks: the norm before clipping, and what was done.
   const NormResult& norm() const { return norm_; }
   const Update& update() const { return update_; }
 
-  void compute(const Action& action, const StageBuffers& buffers) override;
+  Seconds compute(const Action& action, const StageBuffers& buffers) override;
   void cpu(const Action& action) override;
   std::span<std::byte> host_gradients(Stage stage) override;
 

@@ -108,6 +108,7 @@ Json arguments_of(const Span& span) {
   }
   if (span.peer >= 0) arguments["peer"] = span.peer;
   if (span.bytes.value > 0) arguments["bytes"] = span.bytes.value;
+  if (span.waited.value > 0) arguments["waited_us"] = microseconds(span.waited);
   return arguments;
 }
 
@@ -120,6 +121,16 @@ Json event_of(const Span& span, std::int64_t thread, std::int32_t slices) {
           {"ts", microseconds(span.start)},
           {"dur", microseconds(span.end) - microseconds(span.start)},
           {"args", arguments_of(span)}};
+}
+
+/// Inside its action, at the end; empty if it is too short to be seen.
+Json waiting_in(const Span& span, std::int64_t thread) {
+  const std::int64_t start = microseconds(span.start);
+  const std::int64_t end = microseconds(span.end);
+  const std::int64_t waited = std::min(microseconds(span.waited), end - start);
+  if (waited <= 0) return {};
+  return {{"name", "waiting"}, {"cat", "waiting"},   {"ph", "X"},    {"pid", process_of(span.rank)},
+          {"tid", thread},     {"ts", end - waited}, {"dur", waited}};
 }
 
 Json event_of(const MemorySample& sample) {
@@ -146,6 +157,7 @@ std::string chrome_trace(const Timeline& timeline) {
   threads.name(events);
   for (const std::size_t i : threads.drawing_order()) {
     events.push_back(event_of(timeline.spans[i], threads.of(i), slices));
+    if (auto waiting = waiting_in(timeline.spans[i], threads.of(i)); !waiting.empty()) events.push_back(waiting);
   }
   for (const auto& sample : timeline.memory) events.push_back(event_of(sample));
   const Json document{

@@ -104,6 +104,7 @@ class SvgDrawing {
       end = std::max(end, span.end.value);
       last_slice_ = std::max(last_slice_, span.action.slice.value());
       ops_.insert(span.action.op);
+      any_waited_ |= span.waited.value > 0;
       // VALIDATE has no stage: its 0 would make another rank's stage look like the second of two.
       if (is_of_layers(span.action.op)) stages_[{span.rank, pass_of(span.action.op)}].insert(span.action.stage);
     }
@@ -212,7 +213,19 @@ class SvgDrawing {
     const double inset = width > 3 ? 0.5 : 0.0;
     put("<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\"><title>{}</title></rect>\n",
         x + inset, row.y + 1, width - inset, row.height - 2, hex(color), xml_escaped(description_of(span)));
-    if (span.lane == Lane::compute) draw_label(span, x + width / 2, row, width, text_color_on(color));
+    if (span.waited.value > 0) draw_waiting(span, x_of(span.end), row);
+    const bool is_mostly_pale = span.waited > span.busy();
+    if (span.lane == Lane::compute) {
+      draw_label(span, x + width / 2, row, width, is_mostly_pale ? "#111" : text_color_on(color));
+    }
+  }
+
+  /// As long as all that the action waited, whenever that was. The box below keeps the pointer.
+  void draw_waiting(const Span& span, double end, const Row& row) {
+    const double width = plot_ * std::min(span.waited, span.end - span.start).value / length_;
+    put("<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"#fff\" fill-opacity=\"0.7\" "
+        "pointer-events=\"none\"/>\n",
+        end - width, row.y + 1, width, row.height - 2);
   }
 
   /// Whether the op works on slices of a stage of layers, of which a rank may have several.
@@ -244,19 +257,22 @@ class SvgDrawing {
 
   /// Shown by browsers when the pointer rests on a box.
   std::string description_of(const Span& span) const {
-    return fmt::format("{} rank {}: {:.3f} to {:.3f} {}", to_text(span.action, last_slice_ + 1), span.rank,
+    const std::string waited =
+        span.waited.value > 0 ? fmt::format(", {:.3f} of it waiting", span.waited.value / unit_.seconds) : "";
+    return fmt::format("{} rank {}: {:.3f} to {:.3f} {}{}", to_text(span.action, last_slice_ + 1), span.rank,
                        (span.start.value - start_) / unit_.seconds, (span.end.value - start_) / unit_.seconds,
-                       unit_.name);
+                       unit_.name, waited);
   }
 
   /// What stands beside the colour of an op.
   static std::string legend_text(Op op) { return fmt::format("{} {}", name_of(op), words_for(op)); }
 
   std::string shades_text() const {
-    if (last_slice_ == 0 && most_stages_ < 2) return "number: micro-batch";
+    const char* waiting = any_waited_ ? "; pale end: waited for other ranks, all moments together" : "";
+    if (last_slice_ == 0 && most_stages_ < 2) return fmt::format("number: micro-batch{}", waiting);
     const bool both = last_slice_ > 0 && most_stages_ > 1;
-    return fmt::format("number: micro-batch; lighter: later {}{}{}", most_stages_ > 1 ? "stages of a rank" : "",
-                       both ? ", and within each later " : "", last_slice_ > 0 ? "slices" : "");
+    return fmt::format("number: micro-batch; lighter: later {}{}{}{}", most_stages_ > 1 ? "stages of a rank" : "",
+                       both ? ", and within each later " : "", last_slice_ > 0 ? "slices" : "", waiting);
   }
 
   void lay_out_legend() {
@@ -295,6 +311,7 @@ class SvgDrawing {
   std::int32_t last_slice_ = 0;
   std::int32_t last_micro_batch_ = 0;
   std::set<Op> ops_;
+  bool any_waited_ = false;
   std::map<std::pair<std::int32_t, Pass>, std::set<Stage>> stages_;  // of each rank and pass
   std::size_t most_stages_ = 1;
   std::map<std::pair<std::int32_t, Lane>, Row> rows_;

@@ -61,7 +61,7 @@ StepTimes times_of_step(const std::vector<const Span*>& spans) {
     if (span->lane != Lane::compute) continue;
     compute.include(*span);
     by_rank[span->rank].include(*span);
-    times.work += (span->end - span->start).value;
+    times.work += span->busy().value;
   }
   times.whole = whole.length();
   times.compute = compute.length();
@@ -76,13 +76,14 @@ std::map<std::int32_t, std::vector<const Span*>> spans_by_step(const Timeline& t
 }
 
 LaneTime lane_time(Lane lane, const std::vector<const Span*>& spans) {
-  LaneTime time{.lane = lane, .busy = {}, .by_op = {}};
+  LaneTime time{.lane = lane, .busy = {}, .waited = {}, .by_op = {}};
   std::vector<Interval> intervals;
   for (const auto* span : spans) {
     intervals.push_back({span->start.value, span->end.value});
-    time.by_op[static_cast<std::size_t>(span->action.op)] += span->end - span->start;
+    time.by_op[static_cast<std::size_t>(span->action.op)] += span->busy();
+    time.waited += span->waited;
   }
-  time.busy = {union_length(std::move(intervals))};
+  time.busy = Seconds{union_length(std::move(intervals))} - time.waited;
   return time;
 }
 
@@ -232,6 +233,12 @@ Seconds RankTime::busy_of(Lane lane) const {
   return {};
 }
 
+Seconds RankTime::waited() const {
+  Seconds sum;
+  for (const auto& time : lanes) sum += time.waited;
+  return sum;
+}
+
 TimelineSummary summarize(const Timeline& timeline) {
   TimelineSummary summary{.ranks = rank_times(timeline)};
   StepTimes total;
@@ -257,13 +264,19 @@ std::string to_text(const TimelineSummary& summary) {
                   counted(summary.steps, "step"), summary.step_time.value,
                   counted(static_cast<std::int64_t>(summary.ranks.size()), "rank"), 100 * summary.bubble_makespan,
                   100 * summary.bubble_span);
-  text += "busy seconds by lane, then by op\nrank";
+  const bool any_waited =
+      std::any_of(summary.ranks.begin(), summary.ranks.end(), [](const auto& rank) { return rank.waited().value > 0; });
+  text += any_waited
+              ? "busy seconds by lane, then by op; waited: for other ranks, inside actions of the compute lane\nrank"
+              : "busy seconds by lane, then by op\nrank";
   for (const auto lane : lanes) text += fmt::format(" {:>10}", name_of(lane));
+  if (any_waited) text += fmt::format(" {:>10}", "waited");
   text += " |";
   for (const auto op : ops) text += fmt::format(" {:>9}", name_of(op));
   for (const auto& rank : summary.ranks) {
     text += fmt::format("\n{:>4}", rank.rank);
     for (const auto lane : lanes) text += fmt::format(" {:>10.4f}", rank.busy_of(lane).value);
+    if (any_waited) text += fmt::format(" {:>10.4f}", rank.waited().value);
     text += " |";
     for (const auto op : ops) text += fmt::format(" {:>9.4f}", seconds_of(rank, op));
   }

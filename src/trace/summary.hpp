@@ -21,14 +21,16 @@ Timeline only_step(const Timeline& timeline, std::int32_t step);
 /// Time of one lane of one rank, over all steps.
 struct LaneTime {
   Lane lane = Lane::compute;
-  Seconds busy;                           ///< of the union of its spans: channels of one lane may overlap
-  std::array<Seconds, op_count> by_op{};  ///< sum of the durations of each op
+  Seconds busy;    ///< of the union of its spans, for channels of one lane may overlap, without what they waited
+  Seconds waited;  ///< what they waited (Span::waited)
+  std::array<Seconds, op_count> by_op{};  ///< sum of Span::busy of each op
 };
 
 struct RankTime {
   std::int32_t rank = 0;
   std::vector<LaneTime> lanes;  ///< those with spans, in the order of Lane
   Seconds busy_of(Lane lane) const;
+  Seconds waited() const;  ///< all lanes together
 };
 
 /// Where the time went. A step lasts from the first start to the last end over all ranks and lanes.
@@ -46,7 +48,7 @@ struct TimelineSummary {
 
 TimelineSummary summarize(const Timeline& timeline);
 
-/// A table for people: a row per rank with the busy seconds of each lane and op.
+/// A table for people: a row per rank with the busy seconds of each lane and op, and what actions waited if any did.
 std::string to_text(const TimelineSummary& summary);
 
 /// How one rank of two timelines compares.

@@ -19,7 +19,9 @@ struct Span {
   Action action;
   Seconds start;  ///< since the start of the run's trace
   Seconds end;
-  Bytes bytes{0};  ///< of a message or copy; else 0
+  Bytes bytes{0};     ///< of a message or copy; else 0
+  Seconds waited{0};  ///< of an action of the compute lane: what it waited for other ranks, all moments together
+  Seconds busy() const { return end - start - waited; }
 };
 
 /// Device memory of a rank in use (live ranges of the plan) from `time` on.

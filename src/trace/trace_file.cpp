@@ -30,6 +30,7 @@ struct SpanRow {
   std::int32_t peer, stage, micro_batch, slice;
   double start, end;
   std::int64_t bytes;
+  double waited;
 };
 
 struct MemoryRow {
@@ -51,7 +52,8 @@ SpanRow row_of(const Span& span) {
           span.action.slice.value(),
           span.start.value,
           span.end.value,
-          span.bytes.value};
+          span.bytes.value,
+          span.waited.value};
 }
 
 Span span_of(const SpanRow& row) {
@@ -62,7 +64,8 @@ Span span_of(const SpanRow& row) {
           {static_cast<Op>(row.op), Stage{row.stage}, MicroBatch{row.micro_batch}, Slice{row.slice}, row.part},
           {row.start},
           {row.end},
-          {row.bytes}};
+          {row.bytes},
+          {row.waited}};
 }
 
 MemoryRow row_of(const MemorySample& sample) {
@@ -112,7 +115,8 @@ hdf5::Type span_type(const Doing& doing) {
                    {"slice", offsetof(SpanRow, slice), H5T_NATIVE_INT32},
                    {"start", offsetof(SpanRow, start), H5T_NATIVE_DOUBLE},
                    {"end", offsetof(SpanRow, end), H5T_NATIVE_DOUBLE},
-                   {"bytes", offsetof(SpanRow, bytes), H5T_NATIVE_INT64}},
+                   {"bytes", offsetof(SpanRow, bytes), H5T_NATIVE_INT64},
+                   {"waited", offsetof(SpanRow, waited), H5T_NATIVE_DOUBLE}},
                   doing);
 }
 
@@ -172,7 +176,8 @@ std::vector<Row> rows_of(const std::vector<Item>& items) {
 
 bool is_sound(const SpanRow& row, std::int32_t ranks) {
   return row.rank >= 0 && row.rank < ranks && row.lane < lane_count && row.op < op_count && std::isfinite(row.start) &&
-         std::isfinite(row.end) && row.start <= row.end && row.bytes >= 0;
+         std::isfinite(row.end) && row.start <= row.end && row.bytes >= 0 && std::isfinite(row.waited) &&
+         row.waited >= 0;
 }
 
 bool is_sound(const MemoryRow& row, std::int32_t ranks) {

@@ -428,6 +428,23 @@ TEST(AnExecutor, MeasuresHowLongTheComputeLaneIsBusy) {
 // --- pending
 // ------------------------------------------------------------------------------------------------------------
 
+TEST(AnExecutor, DoesNotCountAsBusyWhatActionsWaitedForOtherRanks) {
+  RankOnHost host{schedule_of({"1f1b", {1, 1, 3}})};
+  host.work.on_compute = [](const Action&, const StageBuffers&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{2});
+  };
+  host.work.waited = {1e-3};
+
+  const auto trace = host.traced_run();
+
+  Seconds lengths{0};
+  for (const auto& span : trace.spans) {
+    EXPECT_EQ(span.waited.value, span.lane == Lane::compute ? 1e-3 : 0) << to_text(span.action);
+    if (span.lane == Lane::compute) lengths += span.end - span.start;
+  }
+  EXPECT_NEAR(host.executor->compute_busy().value, lengths.value - 6e-3, 1e-9);  // three F, three B
+}
+
 /// A rank whose compute lane stands at its third action until it is let go.
 class StandingRank {
  public:

@@ -31,9 +31,10 @@ class RecordingWork : public MemoryWork {
   RecordingWork(std::int32_t stages, std::int64_t host_bytes)
       : gradients_{stages, std::vector<std::byte>(static_cast<std::size_t>(host_bytes))}, parameters_{gradients_} {}
 
-  void compute(const Action& action, const StageBuffers& buffers) override {
+  Seconds compute(const Action& action, const StageBuffers& buffers) override {
     computed.push_back(action);
     if (on_compute) on_compute(action, buffers);
+    return waited;
   }
   void cpu(const Action& action) override {
     on_host.push_back(action);
@@ -50,6 +51,7 @@ class RecordingWork : public MemoryWork {
 
   std::function<void(const Action&, const StageBuffers&)> on_compute;
   std::function<void(const Action&)> on_cpu;
+  Seconds waited{0};             ///< by each compute action, as it says
   std::vector<Action> computed;  ///< written by the compute lane
   std::vector<Action> on_host;   ///< written by the CPU lane
 

@@ -70,10 +70,10 @@ struct TinyTraining {
     state.publish_parameters(0);
   }
 
-  void step(std::int64_t number, TrainingWork::Poison poison = TrainingWork::Poison::no) {
+  void step(std::int64_t number, TrainingWork::Poison poison = TrainingWork::Poison::no, Timeline* trace = nullptr) {
     upload(state, work, plan.training, Batch{plan.shape, number}, state.place().replica);
     work.begin_step(number, 1.0 / static_cast<double>(plan.shape.global_batch * plan.shape.sequence), poison);
-    executor.run(static_cast<std::int32_t>(number), nullptr);
+    executor.run(static_cast<std::int32_t>(number), trace);
     work.end_step();
     state.expect_parameters(number);
   }

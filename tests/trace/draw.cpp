@@ -120,6 +120,18 @@ TEST(DrawSvg, TellsWhatAllRanksDoTogetherFromTheirStages) {
   EXPECT_THAT(svg, Not(HasSubstr("stages of a rank")));
 }
 
+TEST(DrawSvg, PalesTheEndOfWhatWaited) {
+  auto timeline = gpipe_timeline(2, 2);
+  timeline.spans[0].waited = {0.25};
+
+  const std::string svg = draw_svg(timeline);
+
+  EXPECT_EQ(count_of(svg, "pointer-events=\"none\""), 1U);
+  EXPECT_THAT(svg, HasSubstr("0.000 to 1.000 s, 0.250 of it waiting"));
+  EXPECT_THAT(svg, HasSubstr("pale end"));
+  EXPECT_THAT(draw_svg(gpipe_timeline(2, 2)), Not(HasSubstr("pale end")));
+}
+
 TEST(DrawSvg, EscapesTheNameOfTheSchedule) {
   auto timeline = gpipe_timeline(1, 1);
   timeline.schedule = "a<b & \"c\"\n";
@@ -160,6 +172,24 @@ TEST(ChromeTrace, IsJsonWithAnEventPerSpanInMicroseconds) {
             static_cast<std::ptrdiff_t>(timeline.spans.size()));
   EXPECT_EQ(events[0]["args"]["name"], "rank 0");
   EXPECT_EQ(events.back()["args"]["bytes in use"], 1 << 20);
+}
+
+TEST(ChromeTrace, ShowsInsideAnActionWhatItWaited) {
+  auto timeline = gpipe_timeline(1, 1, 1e-3);
+  timeline.spans[1].waited = {0.5e-3};  // of B, from 1 to 3 ms
+
+  const auto document = nlohmann::json::parse(chrome_trace(timeline));
+
+  const auto& events = document["traceEvents"];
+  const auto waiting =
+      std::find_if(events.begin(), events.end(), [](const auto& event) { return event["name"] == "waiting"; });
+  ASSERT_NE(waiting, events.end());
+  const auto& action = *(waiting - 1);
+  EXPECT_EQ(action["name"], "0B0");
+  EXPECT_EQ(action["args"]["waited_us"], 500);
+  EXPECT_EQ((*waiting)["tid"], action["tid"]);
+  EXPECT_EQ((*waiting)["ts"], 2500);
+  EXPECT_EQ((*waiting)["dur"], 500);
 }
 
 TEST(ChromeTrace, HasNoThreadWhoseSpansOverlap) {

@@ -35,7 +35,9 @@ constexpr const char* header =
     "validation_loss,skipped\n";
 
 TEST_F(Scripts, PlotTraceDrawsAStep) {
-  write_trace(folder_ / "trace.h5", testing::gpipe_timeline(2, 3));
+  auto timeline = testing::gpipe_timeline(2, 3);
+  timeline.spans[0].waited = {0.25};
+  write_trace(folder_ / "trace.h5", timeline);
 
   EXPECT_TRUE(runs("plot_trace.py --step 0 " + (folder_ / "trace.h5"))) << said();
   EXPECT_TRUE(std::filesystem::exists(folder_ / "trace.png"));

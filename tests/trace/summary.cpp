@@ -13,6 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::gpipe_timeline;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr double rounding = 1e-12;  // sums of a few dozen small whole numbers
 
@@ -62,6 +63,23 @@ TEST(Summary, CountsOverlappingMessagesOnceAsBusyAndFullyByOp) {
   EXPECT_NEAR(rank.lanes[1].by_op[static_cast<std::size_t>(Op::send_forward)].value, 4.0, rounding);
   EXPECT_NEAR(rank.busy_of(Lane::compute).value, 3.0, rounding);
   EXPECT_EQ(rank.busy_of(Lane::cpu).value, 0.0);
+}
+
+TEST(Summary, DoesNotCountAsBusyWhatActionsWaitedForOtherRanks) {
+  auto timeline = gpipe_timeline(2, 2);  // 9 units, of which each rank works 6
+  timeline.spans[0].waited = {0.25};     // F0 of rank 0
+  timeline.spans[2].waited = {1.25};     // B0 of rank 0
+
+  const auto summary = summarize(timeline);
+
+  EXPECT_NEAR(summary.bubble_makespan, 1 - 10.5 / 18, rounding);
+  EXPECT_NEAR(summary.bubble_span, 1 - 10.5 / 18, rounding);
+  EXPECT_NEAR(summary.ranks[0].busy_of(Lane::compute).value, 4.5, rounding);
+  EXPECT_NEAR(summary.ranks[0].waited().value, 1.5, rounding);
+  EXPECT_NEAR(summary.ranks[0].lanes[0].by_op[static_cast<std::size_t>(Op::forward)].value, 1.75, rounding);
+  EXPECT_NEAR(summary.ranks[1].busy_of(Lane::compute).value, 6, rounding);
+  EXPECT_THAT(to_text(summary), HasSubstr("waited |"));
+  EXPECT_THAT(to_text(summarize(gpipe_timeline(2, 2))), Not(HasSubstr("waited")));
 }
 
 TEST(Summary, OfNothingIsZero) {

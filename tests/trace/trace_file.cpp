@@ -32,7 +32,7 @@ class TraceFile : public ::testing::Test {
 
 bool equal(const Span& a, const Span& b) {
   return a.step == b.step && a.rank == b.rank && a.lane == b.lane && a.peer == b.peer && a.action == b.action &&
-         a.start == b.start && a.end == b.end && a.bytes == b.bytes;
+         a.start == b.start && a.end == b.end && a.bytes == b.bytes && a.waited == b.waited;
 }
 
 bool equal(const MemorySample& a, const MemorySample& b) {
@@ -65,6 +65,7 @@ TEST_F(TraceFile, ReadsBackEveryFieldToTheBit) {
   timeline.spans.back().step = 7;
   timeline.spans.push_back(testing::span(1, Op::backward_weight, 3, 0.7, 0.8));
   timeline.spans.back().action.part = 255;
+  timeline.spans.back().waited = {0.03};
 
   write_trace(path("trace.h5"), timeline);
 
