@@ -44,13 +44,13 @@ inline constexpr int op_count = 26;
 
 /// One entry of a rank's list. Fields that an op does not use are 0: micro_batch and slice for offload_gradients and
 /// what follows it; stage too for validate. A stage may be fetched and evicted several times a step: those name the
-/// first (last) micro-batch and slice that the stay on the device serves.
+/// first (last) micro-batch and slice that the stay on the device serves; stays that agree in this differ by `part`.
 struct Action {
   Op op = Op::forward;
   Stage stage;
   MicroBatch micro_batch;
   Slice slice;
-  std::uint8_t part = 0;  ///< of backward_weight: 0 all of it, else one of 1 to Schedule::weight_parts
+  std::uint8_t part = 0;  ///< of a W: 0 all of it, or one of 1 to Schedule::weight_parts; of a stay: like ones before
 
   friend auto operator<=>(const Action&, const Action&) = default;
 };

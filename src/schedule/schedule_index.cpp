@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/schedule_index.hpp"
 
+#include "schedule/semantics.hpp"
+
 namespace penstock {
 
 namespace {
@@ -18,20 +20,12 @@ std::size_t cell(const ScheduleShape& shape, const Action& action) {
   return row * static_cast<std::size_t>(shape.slices) + static_cast<std::size_t>(action.slice.value());
 }
 
-/// Whether the stage's W has the part; all other actions have none.
+/// Whether the stage's W has the part; stays are counted, all other actions have none.
 bool has_part(const Schedule& schedule, const Action& action) {
   if (action.part == 0) return true;
+  if (begins_or_ends_stay(action.op)) return schedule.streams_parameters;
   const std::int32_t parts = schedule.parts_of_weight(action.stage);
   return action.op == Op::backward_weight && parts > 1 && action.part <= parts;
-}
-
-/// The columns of W in a schedule that lists it: the whole, and the most parts that a stage has.
-std::int32_t weight_columns(const Schedule& schedule) {
-  std::int32_t most = 1;
-  for (const Stage stage : all<Stage>(schedule.weight_parts.size())) {
-    most = std::max(most, schedule.parts_of_weight(stage));
-  }
-  return most > 1 ? 1 + most : 1;
 }
 
 bool is_fetch(Op op) {
@@ -81,20 +75,16 @@ ScheduleIndex::ScheduleIndex(const Schedule& schedule) : schedule_{&schedule} {
 }
 
 void ScheduleIndex::number_columns() {
-  std::array<bool, op_count> listed{};
   for (const auto& list : schedule_->actions) {
-    for (const Action& action : list) listed[static_cast<std::size_t>(action.op)] = true;
+    for (const Action& action : list) {
+      auto& count = columns_of_[static_cast<std::size_t>(action.op)].count;
+      count = std::max(count, 1 + std::int32_t{action.part});
+    }
   }
-  // W is numbered last, since its parts may be more than a column's number can say.
-  constexpr auto weight = static_cast<std::size_t>(Op::backward_weight);
-  const auto number = [&](std::size_t op, std::int32_t columns) {
-    column_[op] = listed[op] ? static_cast<std::int8_t>(columns_) : std::int8_t{-1};
-    if (listed[op]) columns_ += columns;
-  };
   for (std::size_t op = 0; op < first_stage_op; ++op) {
-    if (op != weight) number(op, 1);
+    columns_of_[op].first = columns_;
+    columns_ += columns_of_[op].count;
   }
-  number(weight, weight_columns(*schedule_));
 }
 
 void ScheduleIndex::find_list_needs(Rank rank) {
@@ -112,8 +102,8 @@ void ScheduleIndex::find_list_needs(Rank rank) {
   for (const Action& action : schedule_->actions[rank]) {
     const auto position = static_cast<std::int32_t>(needs.size());
     const bool known = is_within(*schedule_, action);
-    const bool computes = action.op <= Op::recompute;
-    needs.push_back(is_fetch(action.op) ? evicted : computes && known ? fetched_by(action.op)[action.stage] : -1);
+    const bool reads = known && reads_parameters(action.op);
+    needs.push_back(is_fetch(action.op) ? evicted : reads ? fetched_by(action.op)[action.stage] : -1);
     if (is_fetch(action.op) && known) fetched_by(action.op)[action.stage] = position;
     if (is_eviction(action.op)) evicted = position;
   }
@@ -137,8 +127,9 @@ std::optional<std::size_t> ScheduleIndex::slot_of(const ActionOnRank& node) cons
   if (!names_micro_batch(action.op)) {
     return first_per_stage_ + static_cast<std::size_t>(action.stage.value()) * ops_per_stage + op - first_stage_op;
   }
-  if (column_[op] < 0) return std::nullopt;
-  return cell(schedule_->shape, action) * static_cast<std::size_t>(columns_) + static_cast<std::size_t>(column_[op]) +
+  const Columns& own = columns_of_[op];
+  if (action.part >= own.count) return std::nullopt;
+  return cell(schedule_->shape, action) * static_cast<std::size_t>(columns_) + static_cast<std::size_t>(own.first) +
          action.part;
 }
 

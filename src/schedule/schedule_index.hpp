@@ -33,15 +33,20 @@ class ScheduleIndex {
   std::optional<std::int32_t> position_of(const ActionOnRank& node) const;
   /// Whether the action is in the list of the rank that holds its stage. @pre not validate, which has no stage.
   bool contains(const Action& action) const;
-  /// What an action waits for because of its place in its list, where parameters are streamed: for a compute action the
-  /// position of the latest fetch of its stage before it; for a fetch that of the latest eviction before it, whatever
-  /// the stage. Empty if there is none.
+  /// What an action waits for because of its place in its list, where parameters are streamed: for an action that
+  /// reads parameters the position of the latest fetch of its stage before it; for a fetch that of the latest eviction
+  /// before it, whatever the stage. Empty if there is none.
   std::optional<std::int32_t> list_need(const ActionOnRank& node) const;
 
  private:
   struct Place {
     std::int32_t rank = -1;
     std::int32_t position = -1;
+  };
+  /// Of an op that names micro-batches: none if it is not listed, else one for each part up to the largest listed.
+  struct Columns {
+    std::int32_t first = 0;
+    std::int32_t count = 0;
   };
   /// Where in places_ the action's place is kept; empty for ids beyond the shape.
   std::optional<std::size_t> slot_of(const ActionOnRank& node) const;
@@ -50,8 +55,7 @@ class ScheduleIndex {
   void find_list_needs(Rank rank);
 
   const Schedule* schedule_;
-  // Of the ops that name micro-batches; -1 for those not listed. Parts of W have the columns behind that of the whole.
-  std::array<std::int8_t, op_count> column_{};
+  std::array<Columns, op_count> columns_of_{};
   std::int32_t columns_ = 0;
   std::size_t first_per_stage_ = 0;  // places_ before: [stage, micro-batch, slice, column]; from here on: [stage, op]
   std::size_t first_validate_ = 0;   // from here on: [rank]

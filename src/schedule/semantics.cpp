@@ -230,6 +230,14 @@ bool runs_early(const Schedule& schedule, const Action& action) {
   return schedule.weights_run_early && action.op == Op::backward_weight;
 }
 
+bool reads_parameters(Op op) {
+  return (op <= Op::recompute && op != Op::backward_weight) || is_collective(op);
+}
+
+bool begins_or_ends_stay(Op op) {
+  return op >= Op::fetch_forward && op <= Op::evict_backward;
+}
+
 Lane lane_of(Op op) {
   switch (op) {
     case Op::forward:

@@ -23,6 +23,14 @@ Lane lane_of(Op op);
 /// Whether the action may run before its place in the list: a W, while its rank waits. Those of a rank stay in order.
 bool runs_early(const Schedule& schedule, const Action& action);
 
+/// Whether the op computes with its stage's parameters: all that compute but W, which multiplies what I and F have
+/// kept.
+bool reads_parameters(Op op);
+
+/// Whether a stay of a stage's streamed parameters on the device begins or ends with the op: FETCH_F, FETCH_B, EVICT_F,
+/// EVICT_B.
+bool begins_or_ends_stay(Op op);
+
 /// Whether the buffers of the kind live for the whole run; the others are taken and freed by actions.
 bool is_persistent(const Schedule& schedule, BufferKind kind);
 

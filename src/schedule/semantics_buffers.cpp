@@ -82,7 +82,7 @@ void append_keys_and_values(const Scope& scope, std::vector<SymbolicBuffer>& out
 /// What every compute action works with beside what it takes.
 void append_compute_uses(const Scope& scope, std::vector<SymbolicBuffer>& out) {
   const Op op = scope.action.op;
-  out.push_back(scope.parameters());
+  if (reads_parameters(op)) out.push_back(scope.parameters());
   out.push_back(SymbolicBuffer{});
   if (!scope.has_input() || !scope.has_output()) out.push_back(scope.of_stage(BufferKind::tokens));
   if (scope.has_input() && op != Op::backward_weight) {

@@ -5,24 +5,16 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
 #include "schedule/action.hpp"
+#include "schedule/semantics.hpp"
 
 namespace penstock {
 
 namespace {
-
-bool computes(Op op) {
-  return op <= Op::recompute;
-}
-
-bool begins_or_ends_stay(Op op) {
-  return op == Op::fetch_forward || op == Op::fetch_backward || op == Op::evict_forward || op == Op::evict_backward;
-}
 
 bool ends_stay_of_activations(Op op) {
   return op == Op::backward || op == Op::backward_input;
@@ -53,7 +45,7 @@ class Insertions {
 
 // --- parameters ---
 
-/// Neighbouring compute actions of one rank that use the same parameters.
+/// Neighbouring actions of one rank that read the same parameters, but for those between them that read none.
 struct Visit {
   std::pair<Pass, Stage> parameters;
   std::int32_t first = 0;  // list positions
@@ -64,7 +56,7 @@ struct Visit {
 std::vector<Visit> visits_of(const Schedule& schedule, const std::vector<Action>& list) {
   std::vector<Visit> visits;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    if (!computes(list[i].op)) continue;
+    if (!reads_parameters(list[i].op)) continue;
     const auto position = static_cast<std::int32_t>(i);
     const Pass pass = schedule.backward ? pass_of(list[i].op) : Pass::forward;
     const std::pair parameters{pass, list[i].stage};
@@ -141,20 +133,14 @@ class Residence {
   std::vector<std::size_t> resident_;  // the latest visit of each
 };
 
-/// A stay is named by the first or the last action that it serves. Two stays for one of them, as where the weight
-/// gradients of a cell come after those of other stages, would have one name.
-void refuse_stays_of_one_name(const Schedule& schedule, std::int32_t resident_stages) {
-  for (const auto& list : schedule.actions) {
-    std::set<Action> stays;
-    for (const Action& action : list) {
-      if (begins_or_ends_stay(action.op) && !stays.insert(action).second) {
-        fail(ExitCode::bad_input,
-             "schedule '{}' with memory.resident_stages {}: stage {} would come to its device twice for the same slice "
-             "of micro-batch {}; raise memory.resident_stages (as many as a rank has stages are always enough), or "
-             "keep the parameters on the device",
-             schedule.name, resident_stages, action.stage, action.micro_batch);
-      }
-    }
+/// A stay is named by the first or the last action that it serves. Where a stage comes back for the backward of a slice
+/// whose R it was there for, two have one name: then the second counts the first.
+void number_stays(std::vector<Action>& list) {
+  std::map<Action, std::uint8_t> stays;  // of each name so far: at most two, as a slice has one R and one B or I
+  for (Action& action : list) {
+    if (!begins_or_ends_stay(action.op)) continue;
+    const std::uint8_t before = stays[action]++;
+    action.part = before;
   }
 }
 
@@ -223,8 +209,8 @@ Schedule add_parameter_streaming(const Schedule& schedule, std::int32_t resident
   for (const Rank rank : all<Rank>(schedule.actions.size())) {
     const auto& list = schedule.actions[rank];
     result.actions[rank] = Residence{list, visits_of(schedule, list), resident_stages}.run();
+    number_stays(result.actions[rank]);
   }
-  refuse_stays_of_one_name(result, resident_stages);
   return result;
 }
 

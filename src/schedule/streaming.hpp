@@ -16,9 +16,8 @@ namespace penstock {
 /// next stage is on its way while the one before computes (SPipe's and Mobius's prefetch, methods 1.3); with one place
 /// every fetch waits for the stage before (Mobius with blocking prefetch). Where a stage must go, it is the one whose
 /// next use is farthest (Belady), though not the one that computes last before the fetched, unless there is one place.
-/// @throws Error bad_input if resident_stages is less than 1, or so few that a stage comes back for the very slice that
-/// it was there for.
-/// @pre compute actions only
+/// W needs no parameters, and keeps no stage on the device.
+/// @throws Error bad_input if resident_stages is less than 1. @pre compute actions only
 Schedule add_parameter_streaming(const Schedule& schedule, std::int32_t resident_stages);
 
 /// Takes the offloadable part of what a forward keeps to the host and back: OFFLOAD_A directly behind the forward (or

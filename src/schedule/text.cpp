@@ -124,7 +124,7 @@ class CsvReader {
     bool has_parts = false;
     for (const auto& row : rows_) {
       for (const Read& read : row) {
-        if (read.action.part == 0) continue;
+        if (read.action.op != Op::backward_weight || read.action.part == 0) continue;
         has_parts = true;
         parts[read.action.stage] = std::max(parts[read.action.stage], read.action.part);
       }
@@ -245,7 +245,7 @@ std::string to_text(const Action& action, std::int32_t slices) {
   if (action.op == Op::validate) return std::string{name_of(action.op)};
   std::string text = fmt::format("{}{}", action.stage, name_of(action.op));
   // A stage that is fetched once a step needs no number of the micro-batch that it is fetched for.
-  const bool is_first = action.micro_batch.value() == 0 && action.slice.value() == 0;
+  const bool is_first = action.micro_batch.value() == 0 && action.slice.value() == 0 && action.part == 0;
   if (!is_per_micro_batch(action.op) && (is_first || !names_micro_batch(action.op))) return text;
   text += fmt::format("{}", action.micro_batch);
   if (slices > 1 || action.slice.value() != 0) text += fmt::format(".{}", action.slice);

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/index.hpp"
+#include "schedule/semantics.hpp"
 #include "schedule/weight_parts.hpp"
 
 namespace penstock {
@@ -78,7 +79,7 @@ struct Parts {
 std::int32_t part_number(const Cell& cell, CellReader& reader) {
   const auto part = reader.number();
   if (part && *part >= 1 && *part <= most_weight_parts) return *part;
-  cell.refuse("expected the number of a part behind the slash, from 1 to {}", most_weight_parts);
+  cell.refuse("expected a number behind the slash, from 1 to {}", most_weight_parts);
 }
 
 Parts split_action(const Cell& cell, std::string_view text) {
@@ -94,8 +95,8 @@ Parts split_action(const Cell& cell, std::string_view text) {
   if (parts.micro_batch && reader.skip('/')) parts.part = part_number(cell, reader);
   if (parts.name.empty() || !reader.at_end()) {
     cell.refuse(
-        "expected <stage><op><micro-batch>, as 2F0, with an optional .<slice>, and of W an optional /<part>; the "
-        "ops are {}",
+        "expected <stage><op><micro-batch>, as 2F0, with an optional .<slice>, and of W an optional /<part>, of FETCH "
+        "and EVICT /<number>; the ops are {}",
         op_list);
   }
   return parts;
@@ -109,7 +110,8 @@ Action action_from(const Cell& cell, Op op, const Parts& parts) {
   if (is_per_micro_batch(op) && !parts.micro_batch) cell.refuse("expected the number of a micro-batch behind {}", name);
   if (!names_micro_batch(op) && parts.micro_batch)
     cell.refuse("expected {} without a micro-batch: it runs once per step", name);
-  if (op != Op::backward_weight && parts.part) cell.refuse("expected {} without a part: only W has parts", name);
+  if (parts.part && op != Op::backward_weight && !begins_or_ends_stay(op))
+    cell.refuse("expected {} without a slash: only W has parts, and only stays on the device are numbered", name);
   return {op, Stage{parts.stage.value_or(0)}, MicroBatch{parts.micro_batch.value_or(0)}, Slice{parts.slice.value_or(0)},
           static_cast<std::uint8_t>(parts.part.value_or(0))};
 }

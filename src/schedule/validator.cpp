@@ -48,7 +48,7 @@ std::string fault_of_backward_stages(const Schedule& schedule) {
 /// What a part asks for beside the ids; empty for an action without one.
 std::string expected_of_part(const Schedule& schedule, const Action& action) {
   if (action.part == 0) return {};
-  if (action.op != Op::backward_weight) return ", and a part of W only";
+  if (action.op != Op::backward_weight) return ", and a slash only behind W, and stays of streamed parameters";
   const std::int32_t parts = schedule.parts_of_weight(action.stage);
   if (parts == 1) return fmt::format(", and the W of stage {} in one", action.stage);
   return fmt::format(", and parts of the W of stage {} from 1 to {}", action.stage, parts);

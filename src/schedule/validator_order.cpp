@@ -165,8 +165,7 @@ void check_versions(const ScheduleIndex& index, Findings& findings) {
   visit_placed(schedule, [&](const Placed& at) {
     // Decoupled: the backward of a stage comes after all forwards of its layers, so that its own uses are the last.
     const bool counts = !schedule.backward || pass_of(at.action.op) == Pass::backward;
-    const bool uses = at.action.op <= Op::recompute || is_collective(at.action.op);
-    if (uses && counts) last_use[at.action.stage] = at;
+    if (reads_parameters(at.action.op) && counts) last_use[at.action.stage] = at;
   });
   visit_placed(schedule, [&](const Placed& at) {
     const bool refreshes = at.action.op == Op::fetch_forward && !schedule.streams_parameters;

@@ -34,6 +34,18 @@ LAYOUTS = {
     "2 ranks, interleaved, one stage on the device": (2, {
         "parallel.pipeline": 2, "schedule": {"kind": "interleaved", "virtual": 2},
         "memory": {"parameters": "host", "resident_stages": 1}}),
+    "2 ranks, zb_v, one stage on the device": (2, {
+        "parallel.pipeline": 2, "schedule": {"kind": "zb_v", "virtual": 2},
+        "memory": {"parameters": "host", "resident_stages": 1}}),
+    "2 ranks, v_half, one stage on the device, recompute": (2, {
+        "parallel.pipeline": 2, "schedule": {"kind": "v_half", "virtual": 2},
+        "memory": {"parameters": "host", "resident_stages": 1, "recompute": "full"}}),
+    "2 ranks, v_min, one stage on the device, delays": (2, {
+        "parallel.pipeline": 2, "schedule": {"kind": "v_min", "virtual": 2},
+        "memory": {"parameters": "host", "resident_stages": 1}, "testing.delays": {"seed": 7, "longest": 0.002}}),
+    "2 ranks, dualpipe_v, one stage on the device": (2, {
+        "parallel.pipeline": 2, "schedule": {"kind": "dualpipe_v", "virtual": 2},
+        "memory": {"parameters": "host", "resident_stages": 1}}),
     "2 ranks, mobius": (2, {"parallel.pipeline": 2, "schedule": {"kind": "mobius", "virtual": 2}}),
     "1 rank, spipe": (1, {"schedule": {"kind": "spipe", "forward_virtual": 2, "backward_virtual": 5}}),
     "2 ranks, spipe": (2, {"parallel.pipeline": 2, "schedule": {"kind": "spipe", "backward_virtual": 2}}),
@@ -82,6 +94,12 @@ SLICED_LAYOUTS = {
         "memory.recompute_by_stage": ["full", "layers", "selective", "attention"]}),
     "2 ranks, svpp, parameters on the host": (2, {"parallel.pipeline": 2, "schedule.kind": "svpp",
                                                   "memory.parameters": "host"}),
+    "2 ranks, svpp, 2 stages each, one on the device, recompute": (2, {
+        "parallel.pipeline": 2, "schedule": {"kind": "svpp", "virtual": 2},
+        "memory": {"parameters": "host", "resident_stages": 1, "recompute": "full"}}),
+    "2 ranks, slimpipe, 2 stages each, one on the device, recompute": (2, {
+        "parallel.pipeline": 2, "schedule": {"kind": "slimpipe", "virtual": 2},
+        "memory": {"parameters": "host", "resident_stages": 1, "recompute": "full"}}),
     "2 ranks, mobius": (2, {"parallel.pipeline": 2, "schedule": {"kind": "mobius", "virtual": 2}}),
     "2 ranks, spipe": (2, {"parallel.pipeline": 2, "schedule": {"kind": "spipe", "backward_virtual": 2}}),
     "4 ranks, svpp, placed weights": (4, {"parallel.pipeline": 4, "schedule.kind": "svpp",

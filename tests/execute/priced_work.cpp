@@ -136,6 +136,12 @@ TEST_F(PricedWorkTest, WaitsForCopiesOfStreamedParameters) {
   expect_simulated_time(rank);
 }
 
+TEST_F(PricedWorkTest, WaitsForCopiesOfStagesThatComeBack) {
+  RankOnPriced rank{world_, schedule_of("zb_v", {.stream_parameters = true, .resident_stages = 1}, 2)};
+
+  expect_simulated_time(rank);
+}
+
 TEST_F(PricedWorkTest, WaitsForCopiesOfActivations) {
   RankOnPriced rank{world_, schedule_of("gpipe", {.offload_nearest = 2})};
   const auto moves_activations = [](const PlannedAction& planned) {

@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 #include "execute/tiny_run.hpp"
 #include "execute/tiny_training.hpp"
+#include "schedule/kinds.hpp"
 
 namespace penstock {
 namespace {
@@ -104,7 +105,19 @@ TEST_P(OfEachModel, DelayedStepsOfTwoThreadsOnUnevenStagesAreThoseOfOneRank) {
   expect_same(train(of, world_, delays, 2), expected);
 }
 
-/// Parameters on the host: with the schedule of plain stages, Mobius, and SPipe, whose passes are on different ranks.
+/// The kinds whose weight gradients have places of their own, behind the work of other stages, where they can run.
+std::vector<ScheduleOptions> with_late_weight_gradients(std::int32_t ranks) {
+  std::vector<ScheduleOptions> found;
+  for (const KindEntry& entry : kind_table()) {
+    if (entry.limits.places_weight_gradients || entry.limits.slices) continue;
+    const ScheduleOptions options{.kind = entry.kind, .virtual_stages = entry.limits.least_virtual};
+    if (faults_of(entry.kind, generator_options(options, ranks, 4)).empty()) found.push_back(options);
+  }
+  return found;
+}
+
+/// Parameters on the host: with the schedule of plain stages, Mobius, SPipe, whose passes are on different ranks, and
+/// those that bring stages back for other work between the parts of a backward.
 std::vector<RunShape> streamed(const RunShape& shape) {
   std::vector<RunShape> shapes;
   for (const std::int32_t resident : {1, 2}) {
@@ -119,6 +132,10 @@ std::vector<RunShape> streamed(const RunShape& shape) {
     of.schedule.early_recompute = true;
     of.schedule.checkpoint_messages = CheckpointMessages::synchronous;
     shapes.push_back(of);
+    for (const ScheduleOptions& kind : with_late_weight_gradients(shape.pipeline)) {
+      of.schedule = kind;
+      shapes.push_back(of);
+    }
   }
   return shapes;
 }
@@ -211,6 +228,40 @@ TEST_P(SlicesOfEachModel, OfEqualWorkGiveTheSameStepsInEverySchedule) {
   auto split = balanced(shape(ScheduleKind::slimpipe));
   split.schedule.split_backward = true;
   expect_same(train(split, world_), expected);
+}
+
+TEST_P(SlicesOfEachModel, GiveTheSameStepsWithParametersFromTheHost) {
+  const auto expected = alone();
+
+  for (const auto kind : {ScheduleKind::terapipe, ScheduleKind::seq1f1b_interleaved, ScheduleKind::svpp,
+                          ScheduleKind::slimpipe, ScheduleKind::mobius}) {
+    for (const auto recompute : {Recompute::none, Recompute::full}) {
+      SCOPED_TRACE(fmt::format("{}, {}", enum_names(kind)[static_cast<std::size_t>(kind)].name,
+                               enum_names(recompute)[static_cast<std::size_t>(recompute)].name));
+      auto of = shape(kind, 2);
+      of.stream_parameters = true;
+      of.resident_stages = 1;
+      of.recompute = recompute;
+      expect_same(train(of, world_), expected);
+    }
+  }
+}
+
+TEST_P(SlicesOfEachModel, GiveTheSameDelayedStepsWhereAStageComesBackForTheSliceItHasRecomputed) {
+  const auto expected = alone();
+
+  auto of = shape(ScheduleKind::svpp, 2);
+  of.stream_parameters = true;
+  of.resident_stages = 1;
+  of.recompute = Recompute::full;
+  of.schedule.split_backward = true;
+  std::int64_t numbered = 0;
+  for (const auto& list : test::plan_of(of).training.schedule.actions) {
+    numbered += std::count_if(list.begin(), list.end(), [](const Action& action) { return action.part != 0; });
+  }
+  ASSERT_TRUE(numbered > 0 || size_ == 1);  // a rank alone runs no forward between the backwards of a micro-batch
+  const DelayOptions delays{static_cast<std::uint64_t>(300 + world_.rank()), Seconds{0.002}};
+  expect_same(train(of, world_, delays, 2), expected);
 }
 
 class OffloadOfEachModel : public SlicesOfEachModel {

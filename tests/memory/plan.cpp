@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "memory/helpers.hpp"
+#include "schedule/sliced_generators.hpp"
 #include "schedule/streamed_generators.hpp"
 #include "schedule/validator.hpp"
 
@@ -38,6 +39,14 @@ std::vector<Schedule> small_schedules() {
         const GeneratorOptions decoupled{
             .pipeline = p, .micro_batches = m, .forward_virtual = v, .backward_virtual = 2};
         if (m >= p) result.push_back(complete(spipe(decoupled), {}));
+        if (v == 2) result.push_back(complete(zb_v(options), {.stream_parameters = true, .resident_stages = 1}));
+        if (m <= 2) {
+          auto sliced = recomputed;
+          sliced.stream_parameters = true;
+          sliced.resident_stages = 1;
+          result.push_back(
+              complete(svpp({.pipeline = p, .virtual_stages = v, .micro_batches = m, .slices = 2}), sliced));
+        }
       }
     }
   }

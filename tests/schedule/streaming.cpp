@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +14,7 @@
 #include "base/error.hpp"
 #include "schedule/generators.hpp"
 #include "schedule/helpers.hpp"
+#include "schedule/kinds.hpp"
 #include "schedule/passes.hpp"
 #include "schedule/semantics.hpp"
 #include "schedule/streamed_generators.hpp"
@@ -23,6 +25,7 @@ namespace penstock {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -155,20 +158,126 @@ TEST(Spipe, DealsTheStagesAsPublished) {
   EXPECT_EQ(schedule.backward->fed_by[Stage{11}], Stage{7});
 }
 
-TEST(ParameterStreaming, RefusesToBringAStageBackForTheSameSlice) {
-  // The W of a cell stands behind the work of the rank's other stage.
-  const Schedule schedule = generate("zb_v", {.pipeline = 2, .virtual_stages = 2, .micro_batches = 4});
+TEST(Streaming, BringsNoStageBackForItsWeightGradients) {
+  const Schedule compute = read_schedule_csv("0F0,1F0,1I0,0I0,1W0,0W0", "my.csv");
 
-  std::string message;
-  try {
-    add_parameter_streaming(schedule, 1);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::bad_input);
-    message = error.what();
+  EXPECT_EQ(row(add_parameter_streaming(compute, 1), Rank{0}),
+            "0FETCH_F 0F0 0EVICT_F 1FETCH_F 1F0 1I0 1EVICT_B 0FETCH_B 0I0 0EVICT_B 1W0 0W0");
+}
+
+TEST(Streaming, LetsNoWeightGradientWaitForAFetch) {
+  const Schedule schedule =
+      add_parameter_streaming(read_schedule_csv("0F0,0F1,1F0,1I0,0I0,1W0,1F1,1I1,0I1,1W1,0W0,0W1", "my.csv"), 2);
+  const ScheduleIndex index{schedule};
+
+  for (const Action& action : schedule.actions[Rank{0}]) {
+    if (action.op != Op::backward_weight) continue;
+    const auto after = needs(index, {Rank{0}, action});
+    ASSERT_EQ(after.size(), 1U) << to_text(action);
+    EXPECT_EQ(after.at(0).action.op, Op::backward_input) << to_text(action);
   }
-  EXPECT_THAT(message, HasSubstr("memory.resident_stages 1"));
-  EXPECT_THAT(message, HasSubstr("raise memory.resident_stages"));
-  EXPECT_NO_THROW(add_parameter_streaming(schedule, 2));
+}
+
+/// R of both stages, then B of both: with one place a stage comes back for the slice whose R it was there for.
+Schedule with_stays_of_one_name() {
+  return add_parameter_streaming(read_schedule_csv("0F0,1F0,1R0,0R0,1B0,0B0", "my.csv"), 1);
+}
+
+TEST(NumberedStays, CountThoseThatBeginOrEndWithTheSameSlice) {
+  EXPECT_EQ(row(with_stays_of_one_name(), Rank{0}),
+            "0FETCH_F 0F0 0EVICT_F 1FETCH_F 1F0 1R0 1EVICT_B 0FETCH_B 0R0 0EVICT_B 1FETCH_B 1B0 1EVICT_B0/1 "
+            "0FETCH_B0/1 0B0 0EVICT_B0/1");
+}
+
+TEST(NumberedStays, AreFoundEachInItsPlaceAndWaitedFor) {
+  const Schedule schedule = with_stays_of_one_name();
+  const ScheduleIndex index{schedule};
+  const auto text_of_needs = [&](const Action& action) {
+    std::vector<std::string> names;
+    for (const auto& need : needs(index, {Rank{0}, action})) names.push_back(to_text(need.action));
+    return names;
+  };
+
+  std::int32_t position = 0;
+  for (const Action& action : schedule.actions[Rank{0}]) {
+    EXPECT_EQ(index.position_of({Rank{0}, action}), position++) << to_text(action);
+  }
+  const Action second{Op::fetch_backward, Stage{0}, MicroBatch{0}, Slice{0}, 1};
+  EXPECT_THAT(text_of_needs(second), ElementsAre("1EVICT_B0/1"));
+  EXPECT_THAT(text_of_needs({Op::backward, Stage{0}, MicroBatch{0}, Slice{0}}), Contains("0FETCH_B0/1"));
+  Action third = second;
+  third.part = 2;
+  EXPECT_FALSE(index.contains(third));
+}
+
+TEST(NumberedStays, AreValidAndGoThroughTextUnchanged) {
+  const Schedule schedule = complete(with_stays_of_one_name(), {});
+  const Schedule read = read_schedule_csv(write_schedule_csv(schedule), schedule.name);
+
+  EXPECT_THAT(texts(validate(schedule)), IsEmpty());
+  EXPECT_EQ(read.actions, schedule.actions);
+  EXPECT_TRUE(read.weight_parts.empty());
+  EXPECT_THAT(texts(validate(read)), IsEmpty());
+}
+
+TEST(NumberedStays, OfOneNumberAreAFindingAndSoAreThoseOfParametersThatStay) {
+  Schedule twice = complete(with_stays_of_one_name(), {});
+  twice.actions[Rank{0}].push_back({Op::fetch_backward, Stage{0}, MicroBatch{0}, Slice{0}, 1});
+  Schedule resident = complete(one_f_one_b({}), {});
+  resident.actions[Rank{0}].push_back({Op::fetch_forward, Stage{0}, MicroBatch{0}, Slice{0}, 1});
+
+  EXPECT_THAT(texts(validate(twice)), HasSubstr("`0FETCH_B0/1`: stands in the list already"));
+  EXPECT_THAT(texts(validate(resident)), HasSubstr("`0FETCH_F0/1`: expected stages below 1"));
+}
+
+/// Calls visit(compute schedule) over all kinds, and forwards alone.
+template <class Visit>
+void for_each_kind(const Visit& visit) {
+  for (const std::int32_t p : {1, 2, 4}) {
+    for (const std::int32_t m : {1, 2, 5}) {
+      for (const std::int32_t n : {1, 2, 4}) {
+        for (const std::int32_t v : {1, 2, 3}) {
+          const GeneratorOptions options{.pipeline = p, .virtual_stages = v, .micro_batches = m, .slices = n};
+          for (const KindEntry& entry : kind_table()) {
+            if (faults_of(entry.kind, options).empty()) visit(entry.generator(options));
+          }
+          visit(forward_only(dealt(p, v), m, n, ForwardOrder::stage_by_stage));
+        }
+      }
+    }
+  }
+}
+
+std::size_t count_numbered(const Schedule& schedule) {
+  std::size_t count = 0;
+  for (const auto& list : schedule.actions) {
+    count += static_cast<std::size_t>(
+        std::count_if(list.begin(), list.end(), [](const Action& action) { return action.part != 0; }));
+  }
+  return count;
+}
+
+TEST(Streaming, TakesEveryKindWithAnyRecomputation) {
+  std::set<std::string> kinds;
+  std::size_t numbered = 0;
+  for_each_kind([&](const Schedule& compute) {
+    for (const std::int32_t places : {1, 2}) {
+      for (const bool full : {false, true}) {
+        if (full && compute.forward_only) continue;
+        CompletionOptions options{.stream_parameters = true, .resident_stages = places};
+        if (full) options.recompute = PerStage<bool>(compute.ranks(Pass::backward).size(), true);
+        const Schedule schedule =
+            complete(compute.forward_only ? add_parameter_streaming(compute, places) : compute, options);
+
+        EXPECT_THAT(texts(validate(schedule)), IsEmpty()) << describe(schedule) << ", n=" << schedule.shape.slices;
+        kinds.insert(schedule.name.substr(0, schedule.name.find(' ')));
+        numbered += count_numbered(schedule);
+      }
+    }
+  });
+
+  EXPECT_GT(kinds.size(), kind_table().size());
+  EXPECT_GT(numbered, 0U) << "some schedule brings a stage back for the slice whose R it was there for";
 }
 
 Schedule with_late_checkpoints() {

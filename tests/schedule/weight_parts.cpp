@@ -119,10 +119,10 @@ TEST(WeightPartText, GivesAStageAsManyPartsAsTheLargestThatIsNamed) {
 }
 
 TEST(WeightPartText, RefusesPartsThatCannotBe) {
-  EXPECT_THAT(refusal("0F0,0I0,0W0/0"), HasSubstr("cell 3 `0W0/0`: expected the number of a part behind the slash"));
+  EXPECT_THAT(refusal("0F0,0I0,0W0/0"), HasSubstr("cell 3 `0W0/0`: expected a number behind the slash"));
   EXPECT_THAT(refusal("0F0,0I0,0W0/"), HasSubstr("from 1 to 255"));
   EXPECT_THAT(refusal("0F0,0I0,0W0/256"), HasSubstr("from 1 to 255"));
-  EXPECT_THAT(refusal("0F0,0I0/1,0W0/1"), HasSubstr("expected I without a part: only W has parts"));
+  EXPECT_THAT(refusal("0F0,0I0/1,0W0/1"), HasSubstr("expected I without a slash: only W has parts"));
   EXPECT_THAT(refusal("0F0,0I0,0W0/1.2"), HasSubstr("of W an optional /<part>"));
 }
 
@@ -251,7 +251,7 @@ TEST(ValidateParts, FindsAPartThatTheStageHasNot) {
 
   EXPECT_THAT(findings, Contains(a_finding(Rule::placement, 0, "`0W1/4`: expected")));
   EXPECT_THAT(texts(findings), HasSubstr("and parts of the W of stage 0 from 1 to 3"));
-  EXPECT_THAT(texts(findings), HasSubstr("and a part of W only"));
+  EXPECT_THAT(texts(findings), HasSubstr("and a slash only behind W, and stays of streamed parameters"));
   EXPECT_THAT(texts(validate(whole)), HasSubstr("and the W of stage 0 in one"));
 }
 

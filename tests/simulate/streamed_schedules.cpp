@@ -9,6 +9,7 @@
 #include "schedule/passes.hpp"
 #include "schedule/semantics.hpp"
 #include "schedule/streamed_generators.hpp"
+#include "schedule/text.hpp"
 #include "simulate/simulate.hpp"
 #include "trace/summary.hpp"
 
@@ -62,9 +63,10 @@ TEST(Simulate, GivesMobiusItsBubble) {
 }
 
 /// With a forward of a stage as unit; a fetch of a stage's parameters takes as long as is said.
-Seconds step(Schedule compute, bool late_checkpoints, Seconds fetch = {}) {
+Seconds step(Schedule compute, bool late_checkpoints, Seconds fetch = {}, CompletionOptions options = {}) {
   compute.recomputes_late = false;
-  const Schedule schedule = complete(compute, {.late_checkpoints = late_checkpoints});
+  options.late_checkpoints = late_checkpoints;
+  const Schedule schedule = complete(compute, options);
   const Prices units = unit_prices(schedule);
   const Prices prices = [&](const ActionOnRank& node) {
     const bool fetches = lane_of(node.action.op) == Lane::to_device;
@@ -108,6 +110,21 @@ TEST(Simulate, ExposesOneFetchMoreWhereThePassesAreDecoupled) {
         }
       }
     }
+  }
+}
+
+// One rank, two stages, one on the device at a time. The fetches of both forwards are exposed; that of the last
+// backward runs beside the weight gradient of the stage before, which has left with its I.
+TEST(Simulate, FetchesAStageBesideTheWeightGradientOfTheOneBefore) {
+  const Schedule compute = read_schedule_csv("0F0,1F0,1I0,1W0,0I0,0W0", "my.csv");
+  for (int quarters = 1; quarters <= 12; ++quarters) {
+    const Seconds fetch{0.25 * quarters};
+
+    const CompletionOptions from_the_host{.stream_parameters = true, .resident_stages = 1};
+
+    EXPECT_EQ(step(compute, false, fetch, from_the_host).value,
+              2 * (fetch.value + 1) + 1 + std::max(fetch.value, 1.0) + 2)
+        << quarters;
   }
 }
 
