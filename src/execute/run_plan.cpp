@@ -104,8 +104,7 @@ Schedule complete_schedule(const RunShape& shape, const Schedule& compute) {
 /// Puts the weight gradients where the deck wants them, if it says so.
 void place_weight_gradients(RunPlan& plan, const Schedule& compute) {
   if (plan.shape.schedule.weight_gradients != WeightGradients::placed) return;
-  require_placeable(plan.shape.schedule, plan.training.schedule.streams_parameters,
-                    plan.training.schedule.offloads_activations);
+  require_placeable(plan.shape.schedule, plan.training.schedule.offloads_activations);
   const auto complete = [&](const Schedule& schedule) { return complete_schedule(plan.shape, schedule); };
   plan.training.schedule = with_placed_weight_gradients(plan, compute, complete);
   require_valid(plan.training.schedule, validate(plan.training.schedule));

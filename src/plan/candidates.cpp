@@ -175,8 +175,7 @@ class Enumeration {
   }
 
   void add_weight_gradients() {
-    const bool may_place = entry_of(run_.schedule.kind).limits.places_weight_gradients &&
-                           run_.cost.offload_ratio == 0 && !run_.stream_parameters;
+    const bool may_place = entry_of(run_.schedule.kind).limits.places_weight_gradients && run_.cost.offload_ratio == 0;
     for (const WeightGradients where :
          or_else(request_.search.weight_gradients, {request_.base.schedule.weight_gradients})) {
       run_.schedule.weight_gradients = where;

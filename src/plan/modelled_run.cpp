@@ -187,7 +187,7 @@ PerRank<RankPlan> plan_ranks(const Priced& priced, const Schedule& schedule) {
 /// The schedule with each W in its place, by the prices of the run.
 Schedule with_placed_weight_gradients(const ModelledRun& run, const CostShape& cost, const Schedule& compute,
                                       WeightOrder order) {
-  require_placeable(run.schedule, run.stream_parameters, offloads(run));
+  require_placeable(run.schedule, offloads(run));
   const Priced split = priced(run, cost, compute);
   Schedule in_parts = compute;
   in_parts.weight_parts = weight_parts(run, split);

@@ -160,16 +160,14 @@ GeneratorOptions generator_options(const ScheduleOptions& schedule, std::int32_t
           .early_recompute = schedule.early_recompute};
 }
 
-void require_placeable(const ScheduleOptions& schedule, bool streams_parameters, bool offloads_activations) {
+void require_placeable(const ScheduleOptions& schedule, bool offloads_activations) {
   const bool has_places = !schedule.file && !entry_of(schedule.kind).limits.places_weight_gradients;
-  if (!has_places && !streams_parameters && !offloads_activations) return;
+  if (!has_places && !offloads_activations) return;
   fail(ExitCode::bad_input,
        "schedule.weight_gradients: placed moves weight gradients away from their backward, and schedule {} {}; set "
        "whole",
        schedule.file.value_or(std::string{deck_name(schedule.kind)}),
-       streams_parameters     ? "would have to fetch its parameters from the host again"
-       : offloads_activations ? "would have to fetch its activations from the host again"
-                              : "has a place for them");
+       offloads_activations ? "would have to fetch its activations from the host again" : "has a place for them");
 }
 
 std::vector<KindFault> faults_of(ScheduleKind kind, const GeneratorOptions& options) {

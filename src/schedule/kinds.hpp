@@ -52,9 +52,9 @@ const KindEntry& entry_of(ScheduleKind kind);
 /// What the section `schedule` of a deck asks of a generator.
 GeneratorOptions generator_options(const ScheduleOptions& schedule, std::int32_t pipeline, std::int32_t micro_batches);
 
-/// Refuses weight gradients away from their backward where something has left the device by then, or where the kind
+/// Refuses weight gradients away from their backward where activations have left the device by then, or where the kind
 /// has a place for them. @throws Error bad_input
-void require_placeable(const ScheduleOptions& schedule, bool streams_parameters, bool offloads_activations);
+void require_placeable(const ScheduleOptions& schedule, bool offloads_activations);
 
 /// Every rule of the kind that the options break; empty if its generator takes them.
 /// @pre sizes of at least 1

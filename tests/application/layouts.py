@@ -62,6 +62,9 @@ LAYOUTS = {
         "weight_gradients": "placed", "weight_grain": "product"}}),
     "2 ranks, interleaved, placed products": (2, {"parallel.pipeline": 2, "schedule": {
         "kind": "interleaved", "virtual": 2, "weight_gradients": "placed", "weight_grain": "product"}}),
+    "2 ranks, interleaved, one stage on the device, queue of products": (2, {"parallel.pipeline": 2, "schedule": {
+        "kind": "interleaved", "virtual": 2, "weight_gradients": "placed", "weight_grain": "product",
+        "weight_queue": "dynamic"}, "memory": {"parameters": "host", "resident_stages": 1}}),
     "3 ranks, queue of weights, delays": (3, {"parallel.pipeline": 3, "testing.delays": {"seed": 5, "longest": 0.004},
                                               "schedule": {"weight_gradients": "placed", "weight_queue": "dynamic"}}),
     "3 ranks, delays": (3, {"parallel.pipeline": 3, "testing.delays": {"seed": 3, "longest": 0.004}}),

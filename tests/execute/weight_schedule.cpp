@@ -106,6 +106,25 @@ TEST_F(PlacedWeights, GiveTheParametersOfWholeBackwards) {
   }
 }
 
+TEST_F(PlacedWeights, NeedNoParametersFromTheHost) {
+  for (const ScheduleOptions& kind : kinds()) {
+    TinyTraining whole{run_of(kind, size_), world_};
+    const auto expected = trained(whole);
+
+    for (const ScheduleOptions& way : ways_of(kind)) {
+      RunShape shape = run_of(way, size_);
+      shape.stream_parameters = true;
+      shape.resident_stages = 1;
+      TinyTraining training{shape, world_};
+
+      EXPECT_TRUE(trained(training) == expected) << text_of(way);
+      EXPECT_EQ(training.state.peak_device_bytes(),
+                training.plan.planned_device_bytes(training.state.place().coordinate))
+          << text_of(way);
+    }
+  }
+}
+
 TEST_F(PlacedWeights, GiveTheSameParametersWhateverDelaysTheyFill) {
   const auto kind = kind_of(ScheduleKind::svpp, 2, 3);
   TinyTraining whole{run_of(kind, size_), world_};
@@ -174,8 +193,8 @@ TEST_F(PlacedWeights, AreRefusedWhereTheyCannotMove) {
     }
     return "planned";
   };
-  RunShape streaming = run_of(placed(kind_of(ScheduleKind::one_f_one_b, 1), WeightGrain::whole), size_);
-  streaming.stream_parameters = true;
+  RunShape offloading = run_of(placed(kind_of(ScheduleKind::one_f_one_b, 1), WeightGrain::whole), size_);
+  offloading.offload_activations = 1;
   RunShape with_file = run_of(placed(kind_of(ScheduleKind::one_f_one_b, 1), WeightGrain::whole), size_);
   with_file.schedule.file = "mine.csv";
   with_file.schedule_csv =
@@ -183,7 +202,7 @@ TEST_F(PlacedWeights, AreRefusedWhereTheyCannotMove) {
 
   EXPECT_THAT(refusal(run_of(placed(kind_of(ScheduleKind::zb_h1, 1), WeightGrain::whole), size_)),
               testing::HasSubstr("zb_h1 has a place for them"));
-  EXPECT_THAT(refusal(streaming), testing::HasSubstr("1f1b would have to fetch its parameters from the host again"));
+  EXPECT_THAT(refusal(offloading), testing::HasSubstr("1f1b would have to fetch its activations from the host again"));
   EXPECT_THAT(refusal(with_file), testing::HasSubstr("'mine.csv' cannot be placed: it lists 0I0 already"));
 }
 

@@ -205,6 +205,19 @@ TEST(PlacedWeightGradients, OfSingleProductsWaitOnlyAsFarAsMemoryAllows) {
   EXPECT_LE(most_device_bytes(price(run)), *run.capacity);
 }
 
+TEST(PlacedWeightGradients, FillWaitsWhileStagesComeFromTheHost) {
+  ModelledRun run = sliced_llama(ScheduleKind::svpp);
+  run.stream_parameters = true;
+  run.resident_stages = 1;
+  const Seconds whole = step_of(run).times.step;
+
+  run.schedule.weight_gradients = WeightGradients::placed;
+  const Priced placed = price(run);
+
+  EXPECT_TRUE(validate(placed.schedule).empty());
+  EXPECT_LT(simulate(placed, plan_ranks(placed)).times.step, whole);
+}
+
 TEST(PlacedWeightGradients, AreRefusedWhereTheyAreNotTheirOwnMasters) {
   ModelledRun filled = run_of(ScheduleKind::zb_h1, 4, 8);
   filled.schedule.weight_gradients = WeightGradients::placed;
