@@ -105,6 +105,7 @@ PricedRank::PricedRank(const PricedSchedule& priced, const Communicator& pipelin
              .prices = priced.prices(),
              .link_uses = priced.link_uses(),
              .links = links_.get(),
+             .words = transport_.get(),
              .pipeline = &cpu_messages_,
              .late = late}},
       executor_{priced.schedule(), *plan_, {&lanes_, device_.get(), &arena_, base_, transport_.get(), &work_}} {}

@@ -300,8 +300,8 @@ Event Executor::issue(Prepared& prepared, std::vector<Event> after) {
     case Lane::compute:
       // Nothing is moved: the memory is free once what used it is done.
       if (is_eviction(action.op)) return lanes.compute->submit(std::move(after), [] {});
-      return prepared.runs_early ? lanes.compute->submit_early(std::move(after), compute)
-                                 : lanes.compute->submit(std::move(after), compute);
+      if (prepared.runs_early) return lanes.compute->submit_early(std::move(after), compute);
+      return lanes.compute->submit(work->meet_partners(action, *lanes.compute, std::move(after)), compute);
     case Lane::cpu:
       return lanes.cpu->submit(std::move(after), [work, &prepared] { work->cpu(prepared.action); });
     case Lane::to_host:

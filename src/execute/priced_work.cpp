@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execute/priced_work.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
@@ -9,7 +10,11 @@
 
 namespace penstock {
 
-PricedWork::PricedWork(Parts parts) : parts_{std::move(parts)}, edges_{edges_between_ranks()} {}
+PricedWork::PricedWork(Parts parts)
+    : parts_{std::move(parts)}, edges_{edges_between_ranks()}, partners_{partners_of_actions()} {
+  require(partners_.empty() || parts_.words != nullptr, "rank {} exchanges attention, but has nothing to say so with",
+          parts_.rank);
+}
 
 std::vector<PricedWork::CpuEdge> PricedWork::edges_between_ranks() const {
   std::vector<CpuEdge> edges;
@@ -29,6 +34,33 @@ std::vector<PricedWork::CpuEdge> PricedWork::edges_between_ranks() const {
 
 int PricedWork::tag_of(const CpuEdge& edge) const {
   return static_cast<int>(edge.before.action.op) * parts_.schedule->most_stages() + edge.before.action.stage.value();
+}
+
+std::map<Action, std::vector<Rank>> PricedWork::partners_of_actions() const {
+  std::map<Action, std::vector<Rank>> partners;
+  for (const auto& group : groups_of(*parts_.schedule)) {
+    const auto own = std::find_if(group.begin(), group.end(),
+                                  [this](const SlotMember& member) { return member.rank == parts_.rank; });
+    if (own == group.end()) continue;
+    for (const SlotMember& member : group) {
+      if (member.rank != parts_.rank) partners[own->action].push_back(member.rank);
+    }
+  }
+  return partners;
+}
+
+std::vector<Event> PricedWork::meet_partners(const Action& action, Queue& lane, std::vector<Event> after) {
+  const auto found = partners_.find(action);
+  if (found == partners_.end()) return after;
+  return {lane.submit(std::move(after), [this, &partners = found->second] { wait_for(partners); })};
+}
+
+void PricedWork::wait_for(const std::vector<Rank>& partners) {
+  constexpr auto kind = Transport::Kind::attention;
+  std::vector<Event> words;
+  for (const Rank rank : partners) words.push_back(parts_.words->send(rank.value(), kind, {}, nullptr, Bytes{0}));
+  for (const Rank rank : partners) words.push_back(parts_.words->receive(rank.value(), kind, {}, nullptr, Bytes{0}));
+  for (const Event& word : words) word.wait();
 }
 
 Seconds PricedWork::compute(const Action& action, const StageBuffers& /*buffers*/) {

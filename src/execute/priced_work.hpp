@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "comm/communicator.hpp"
 #include "comm/shared_links.hpp"
+#include "comm/transport.hpp"
 #include "execute/stage_work.hpp"
+#include "schedule/lockstep.hpp"
 #include "schedule/schedule_index.hpp"
 #include "simulate/times.hpp"
 
@@ -23,6 +26,11 @@ struct LateAction {
 ///
 /// What the CPU stages of different ranks wait for are real messages without contents: VALIDATE is a barrier, and where
 /// a REDUCE or STEP needs that of another rank (tied tables) it is told.
+///
+/// Actions that exchange attention start together: each tells its partners (groups_of) when its lane is free and its
+/// inputs are there, and starts when all have. Meanwhile the lane does nothing else, and is not busy. Ranks cannot wait
+/// for each other in a circle where the validator has found no cycle (V5), since all come to what they share in the
+/// same order.
 class PricedWork : public StageWork {
  public:
   struct Parts {
@@ -31,13 +39,14 @@ class PricedWork : public StageWork {
     Prices prices;
     LinkUses link_uses;                      ///< of copies; may be empty
     SharedLinks* links = nullptr;            ///< may be null without link_uses
+    Transport* words = nullptr;              ///< between the ranks of the schedule, for those that exchange attention
     const Communicator* pipeline = nullptr;  ///< the ranks of the schedule; used by the CPU lane alone
     std::optional<LateAction> late;          ///< on the compute lane
   };
   /// What the parts point to outlives the object.
   explicit PricedWork(Parts parts);
 
-  /// Waits for nobody, whatever the action: partners may be earlier or later.
+  std::vector<Event> meet_partners(const Action& action, Queue& lane, std::vector<Event> after) override;
   Seconds compute(const Action& action, const StageBuffers& buffers) override;
   void cpu(const Action& action) override;
   Event copy(const Action& action, const CopyPlace& place, std::vector<Event> after) override;
@@ -49,10 +58,13 @@ class PricedWork : public StageWork {
     ActionOnRank after;
   };
   std::vector<CpuEdge> edges_between_ranks() const;
+  std::map<Action, std::vector<Rank>> partners_of_actions() const;
+  void wait_for(const std::vector<Rank>& partners);
   int tag_of(const CpuEdge& edge) const;
 
   Parts parts_;
   std::vector<CpuEdge> edges_;  // those that begin or end on this rank
+  std::map<Action, std::vector<Rank>> partners_;
 };
 
 }  // namespace penstock

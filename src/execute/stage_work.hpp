@@ -26,6 +26,11 @@ struct CopyPlace {
 class StageWork {
  public:
   virtual ~StageWork() = default;
+  /// Queues on the compute lane, behind `after`, what other ranks let the action wait for before it starts; returns
+  /// what it then starts behind. Nothing where partners meet within their actions.
+  virtual std::vector<Event> meet_partners(const Action& /*action*/, Queue& /*lane*/, std::vector<Event> after) {
+    return after;
+  }
   /// Runs F, B, I, W, R, or an action of all ranks, on the compute lane. `buffers` holds the addresses that the action
   /// uses. Returns for how long of it the lane only waited for other ranks.
   virtual Seconds compute(const Action& action, const StageBuffers& buffers) = 0;

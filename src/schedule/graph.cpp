@@ -33,11 +33,8 @@ class DependenceGraph::Builder {
 
   /// Before any edge is added.
   void add_gates() {
-    const Lockstep lockstep{index_.schedule()};
     gate_of_.assign(graph_.representative_.size(), -1);
-    for (const LockstepSlot& slot : lockstep.slots()) {
-      for (const auto& group : groups_of(slot)) add_gate(group);
-    }
+    for (const auto& group : groups_of(index_.schedule())) add_gate(group);
   }
 
   void add_edges() {

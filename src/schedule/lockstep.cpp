@@ -2,6 +2,7 @@
 #include "schedule/lockstep.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace penstock {
@@ -104,6 +105,16 @@ const LockstepSlot* Lockstep::slot_of(Rank rank, std::int32_t position) const {
   if (!slot_at_.contains(rank)) return nullptr;
   const std::int32_t slot = slot_at_[rank][static_cast<std::size_t>(position)];
   return slot < 0 ? nullptr : &slots_[static_cast<std::size_t>(slot)];
+}
+
+std::vector<std::vector<SlotMember>> groups_of(const Schedule& schedule) {
+  const Lockstep lockstep{schedule};
+  std::vector<std::vector<SlotMember>> groups;
+  for (const LockstepSlot& slot : lockstep.slots()) {
+    auto of_slot = groups_of(slot);
+    std::move(of_slot.begin(), of_slot.end(), std::back_inserter(groups));
+  }
+  return groups;
 }
 
 }  // namespace penstock

@@ -89,4 +89,8 @@ class Lockstep {
   PerRank<std::vector<std::int32_t>> slot_at_;  // by list position; -1: none
 };
 
+/// The groups of all slots of a schedule. None of a group starts before what each of them waits for is done: the one
+/// rule that the simulator and the priced device take from here.
+std::vector<std::vector<SlotMember>> groups_of(const Schedule& schedule);
+
 }  // namespace penstock

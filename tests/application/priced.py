@@ -125,12 +125,13 @@ class Priced(ApplicationTest):
         late = {"testing": {"delay_rank": 3, "rank_delay": 0.02}}
         # Some schedules have slack where the delay falls, and the step takes none of it.
         longest = 0
-        for kind in ("1f1b", "zb_h1", "slimpipe"):
-            with self.subTest(kind=kind):
-                plain, plain_step = self.best_of_two(kind)
-                delayed, delayed_step = self.best_of_two(kind, late)
+        for name, kind, changes in (("1f1b", "1f1b", {}), ("zb_h1", "zb_h1", {}), ("slimpipe", "slimpipe", {}),
+                                    ("slimpipe, exchange", "slimpipe", {"schedule.exchange": "global"})):
+            with self.subTest(name=name):
+                plain, plain_step = self.best_of_two(kind, changes)
+                delayed, delayed_step = self.best_of_two(kind, {**changes, **late})
                 expected = (delayed.summary()["simulated_step_seconds"] - plain.summary()["simulated_step_seconds"])
-                print(f"{kind:<20} 20 ms late: simulated {1e3 * expected:+.1f} ms, "
+                print(f"{name:<20} 20 ms late: simulated {1e3 * expected:+.1f} ms, "
                       f"measured {1e3 * (delayed_step - plain_step):+.1f} ms", flush=True)
                 self.assertAlmostEqual(delayed_step - plain_step, expected, delta=tolerance)
                 longest = max(longest, expected)

@@ -17,8 +17,10 @@
 #include "execute/executor.hpp"
 #include "memory/plan.hpp"
 #include "schedule/generators.hpp"
+#include "schedule/lockstep.hpp"
 #include "schedule/passes.hpp"
 #include "schedule/semantics.hpp"
+#include "schedule/text.hpp"
 #include "simulate/simulate.hpp"
 
 namespace penstock {
@@ -50,8 +52,11 @@ PerRank<RankPlan> plans_of(const Schedule& schedule) {
 
 /// What this rank of a schedule needs to run.
 struct RankOnPriced {
-  RankOnPriced(const Communicator& world, Schedule schedule, std::optional<LateAction> late = {})
+  using MakePrices = Prices (*)(const Schedule&);
+  RankOnPriced(const Communicator& world, Schedule schedule, std::optional<LateAction> late = {},
+               MakePrices make_prices = prices_of)
       : list{std::move(schedule)},
+        prices{make_prices(list)},
         plans{plans_of(list)},
         plan{&plans[Rank{world.rank()}]},
         pipeline{world.duplicate()},
@@ -62,14 +67,25 @@ struct RankOnPriced {
             make_mpi_transport(world, {}, Bytes{1 << 20}, Looks::by_bells), world.rank(),
             [](int, int) { return WirePrice{}; }, *device, nullptr)},
         lanes{*device},
-        work{{.schedule = &list, .rank = plan->rank, .prices = prices_of(list), .pipeline = &pipeline, .late = late}} {
+        work{{.schedule = &list,
+              .rank = plan->rank,
+              .prices = prices,
+              .words = transport.get(),
+              .pipeline = &pipeline,
+              .late = late}} {
     for (const auto& buffer : plan->persistent) arena.take(buffer.offset, buffer.bytes, "persistent");
     executor.emplace(list, *plan, ExecutorResources{&lanes, device.get(), &arena, base, transport.get(), &work});
   }
 
-  Seconds simulated() const {
+  StepTimes simulated() const {
     StepTimes times;
-    penstock::simulate(list, prices_of(list), {plans.begin(), plans.end()}, {}, &times);
+    penstock::simulate(list, prices, {plans.begin(), plans.end()}, {}, &times);
+    return times;
+  }
+  /// Of another schedule of the same actions.
+  Seconds simulated_step_of(const Schedule& schedule) const {
+    StepTimes times;
+    penstock::simulate(schedule, prices, {plans.begin(), plans.end()}, {}, &times);
     return times.step;
   }
 
@@ -84,6 +100,7 @@ struct RankOnPriced {
   }
 
   const Schedule list;
+  const Prices prices;
   const PerRank<RankPlan> plans;
   const RankPlan* plan;
   Communicator pipeline;
@@ -115,7 +132,7 @@ class PricedWorkTest : public testing::Test {
 constexpr double room = 1.25;
 
 void expect_simulated_time(RankOnPriced& rank) {
-  const double simulated = rank.simulated().value;
+  const double simulated = rank.simulated().step.value;
 
   const double measured = rank.measured();
 
@@ -180,8 +197,80 @@ TEST_F(PricedWorkTest, IsLateWhereItIsToldTo) {
   RankOnPriced rank{world_, schedule_of("gpipe"), world_.rank() == 0 ? std::optional{late} : std::nullopt};
 
   // GPipe's first rank has no slack among its forwards: all of the delay is the step's.
-  EXPECT_GT(rank.measured(), on_time.simulated().value * 0.98 + delay.value);
-  EXPECT_LT(rank.measured(), on_time.simulated().value * room + delay.value);
+  EXPECT_GT(rank.measured(), on_time.simulated().step.value * 0.98 + delay.value);
+  EXPECT_LT(rank.measured(), on_time.simulated().step.value * room + delay.value);
+}
+
+/// SlimPipe whose ranks exchange attention.
+Schedule exchanging(std::int32_t ranks) {
+  const auto compute = generate("slimpipe", {.pipeline = ranks,
+                                             .micro_batches = 2,
+                                             .slices = 2 * ranks,
+                                             .exchange = exchange_rule(Exchange::global, std::nullopt)});
+  return complete(compute, {.recompute = PerStage<bool>{ranks, false}});
+}
+
+/// The end of what the compute lane did before the position.
+Seconds end_before(const Timeline& own, std::int32_t position) {
+  Seconds end{0};
+  for (auto span = own.spans.begin(); span != own.spans.begin() + position; ++span) {
+    if (span->lane == Lane::compute) end = std::max(end, span->end);
+  }
+  return end;
+}
+
+/// Of the last rank, in the middle of a slot that all ranks share.
+LateAction late_in_lockstep(std::int32_t ranks, Seconds delay) {
+  return {{Op::forward, Stage{ranks - 1}, MicroBatch{0}, Slice{ranks}}, delay};
+}
+
+TEST_F(PricedWorkTest, LetsThoseThatExchangeAttentionStartWhenAllAreThere) {
+  const LateAction late = late_in_lockstep(world_.size(), Seconds{20e-3});
+  const bool is_late = world_.rank() == world_.size() - 1;
+  RankOnPriced rank{world_, exchanging(world_.size()), is_late ? std::optional{late} : std::nullopt};
+  const auto groups = groups_of(rank.list);
+  ASSERT_EQ(groups.empty(), world_.size() == 1);
+  constexpr double never = 1e18;
+
+  Timeline own;
+  rank.measured(&own);
+
+  for (const auto& group : groups) {
+    double start = never;
+    double ready = -never;
+    for (const SlotMember& member : group) {
+      if (member.rank.value() != world_.rank()) continue;
+      start = own.spans[static_cast<std::size_t>(member.position)].start.value;
+      ready = end_before(own, member.position).value;
+    }
+    const double first_start = -world_.maximum(-start);
+    EXPECT_GE(first_start, world_.maximum(ready)) << to_text(group.front().action);
+  }
+}
+
+/// In each slot one rank has five times the work of the others: in a slot of all ranks the slices are all residues.
+Prices one_long_in_each_slot(const Schedule& schedule) {
+  return [even = prices_of(schedule), &schedule](const ActionOnRank& node) {
+    const bool is_long = shares_attention(node.action.op) && node.action.slice.value() % schedule.shape.ranks == 0;
+    return Seconds{(is_long ? 5 : 1) * even(node).value};
+  };
+}
+
+TEST_F(PricedWorkTest, LetsPartnersOfTheLongestInASlotWaitAsSimulated) {
+  RankOnPriced rank{world_, exchanging(world_.size()), {}, one_long_in_each_slot};
+  Schedule alone = rank.list;
+  alone.exchange = {};
+  const StepTimes simulated = rank.simulated();
+  const double without_waits = rank.simulated_step_of(alone).value;
+  ASSERT_TRUE(world_.size() == 1 || 0.98 * simulated.step.value > 1.1 * without_waits);
+
+  const double measured = rank.measured();
+
+  EXPECT_GT(measured, 0.98 * simulated.step.value);
+  EXPECT_LT(measured, room * simulated.step.value);
+  // Who waits is not busy meanwhile.
+  EXPECT_LT(rank.executor->compute_busy().value,
+            room * simulated.computes[static_cast<std::size_t>(world_.rank())].value);
 }
 
 }  // namespace
