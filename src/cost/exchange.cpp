@@ -28,27 +28,41 @@ std::size_t slot_of(const LockstepUnit& unit) {
   return static_cast<std::size_t>((place_of(unit) + unit.rank) % places(unit));
 }
 
+/// Tokens of the keys of a sequence before half chunk `half`.
+std::int64_t tokens_before(const SequenceCut& cut, std::int32_t half) {
+  const TokenRange chunk = cut.slice(Slice{half / 2});
+  return chunk.begin + (half % 2 == 0 ? 0 : tokens_of_first_half(chunk.count));
+}
+
 /// What each rank of a slot attends to and moves after the exchange.
-void append_slot(const ExchangeRule& rule, const SlotSlices& slices, std::vector<BalancedAttention>& out) {
+void append_slot(const ExchangeRule& rule, const SequenceCut& cut, const SlotSlices& slices,
+                 std::vector<BalancedAttention>& out) {
   PerRank<BalancedAttention> balanced{slices.size()};
-  for (const Rank rank : all<Rank>(slices.size())) balanced[rank].length = attention_halves(*slices[rank]) / 2.0;
+  PerRank<double> tokens{slices.size()};
+  for (const Rank rank : all<Rank>(slices.size())) {
+    const TokenRange range = cut.slice(*slices[rank]);
+    tokens[rank] = static_cast<double>(range.count);
+    balanced[rank].length = static_cast<double>(range.begin) / tokens[rank] + 0.5;
+  }
   for (const ChunkShare& share : share_attention(rule, slices)) {
-    const double moved = (share.end - share.begin) / 2.0;
-    balanced[share.owner].length -= moved;
-    balanced[share.helper].length += moved;
-    balanced[share.owner].exchanged += moved;
-    balanced[share.helper].exchanged += moved;
+    const auto keys = static_cast<double>(tokens_before(cut, share.end) - tokens_before(cut, share.begin));
+    const double of_owner = keys / tokens[share.owner];
+    const double of_helper = keys / tokens[share.helper];
+    balanced[share.owner].length -= of_owner;
+    balanced[share.helper].length += of_helper * (tokens[share.owner] / tokens[share.helper]);
+    balanced[share.owner].exchanged += of_owner;
+    balanced[share.helper].exchanged += of_helper;
   }
   out.insert(out.end(), balanced.begin(), balanced.end());
 }
 
 }  // namespace
 
-BalancedLockstep::BalancedLockstep(const ExchangeRule& rule, const LockstepUnit& shape) {
+BalancedLockstep::BalancedLockstep(const ExchangeRule& rule, const LockstepUnit& shape, const SequenceCut& cut) {
   for (std::int32_t slot = 0; slot < places(shape); ++slot) {
     SlotSlices slices{shape.ranks};
     for (const Rank rank : all<Rank>(shape.ranks)) slices[rank] = Slice{slice_at(shape, slot - rank.value())};
-    append_slot(rule, slices, by_slot_and_rank_);
+    append_slot(rule, cut, slices, by_slot_and_rank_);
   }
 }
 

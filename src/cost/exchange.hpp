@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "schedule/attention_exchange.hpp"
+#include "schedule/cutting.hpp"
 
 namespace penstock {
 
@@ -21,19 +22,20 @@ struct LockstepUnit {
   std::int32_t slice = 0;
 };
 
-/// What the exchange makes of it for one rank.
+/// What the exchange makes of it for one rank, in slices as long as its own.
 struct BalancedAttention {
-  double length = 0;     ///< slices attended to here, for itself or for others
-  double exchanged = 0;  ///< slices of keys and values that go to or come from another rank
+  double length = 0;     ///< of keys attended to here with a slice's queries, for itself or for others
+  double exchanged = 0;  ///< of keys and values that go to or come from another rank
 };
 
-/// The balance of all slots of a micro-batch, computed once. Attention to slice k is k + 1/2 slices long. In a slot
-/// rank r works on what rank 0 had r slots ago; beyond a border the next or previous micro-batch follows, as in the
-/// middle of a step.
+/// The balance of all slots of a micro-batch, computed once. Slice k attends to those before it, and as if to half of
+/// itself: where all are equally long, to k + 1/2. Where they differ by a token, ranks hand on what the run hands on,
+/// and each piece counts with its own tokens. In a slot rank r works on what rank 0 had r slots ago; beyond a border
+/// the next or previous micro-batch follows, as in the middle of a step.
 class BalancedLockstep {
  public:
-  /// @param shape ranks, virtual stages and slices; the rest does not matter
-  BalancedLockstep(const ExchangeRule& rule, const LockstepUnit& shape);
+  /// @param shape ranks, virtual stages and slices, those of the cut; the rest does not matter
+  BalancedLockstep(const ExchangeRule& rule, const LockstepUnit& shape, const SequenceCut& cut);
 
   /// @pre the unit has the shape's ranks, virtual stages and slices
   BalancedAttention of(const LockstepUnit& unit) const;

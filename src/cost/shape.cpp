@@ -83,11 +83,11 @@ void check_exchange(const CostShape& shape) {
     fail(ExitCode::bad_input, "{} slices are no multiple of parallel.pipeline {}; the attention exchange needs that",
          shape.slices, shape.pipeline);
   }
-  if (shape.key_cost != 0 || shape.sequence % shape.slices != 0) {
+  if (shape.key_cost != 0) {
     fail(ExitCode::bad_input,
-         "{} slices of {} tokens are not equally long; the attention exchange moves whole slices of keys, and needs "
-         "that",
-         shape.slices, shape.sequence);
+         "the {} slices are of equal work; the attention exchange levels the work itself and needs slices of equal "
+         "length: choose schedule.cutting even",
+         shape.slices);
   }
   if (shape.forward_stages.size() % shape.pipeline != 0 || !shape.backward_stages.empty()) {
     fail(ExitCode::bad_input,

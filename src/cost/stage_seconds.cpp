@@ -30,7 +30,7 @@ StageSeconds::StageSeconds(const CostShape& shape, const HardwareOptions& hardwa
   }
   const ExchangeRule rule = exchange_rule(shape.exchange, shape.exchange_grain);
   if (rule.shares()) {
-    lockstep_.emplace(rule, unit_of(Stage{0}, Slice{0}));
+    lockstep_.emplace(rule, unit_of(Stage{0}, Slice{0}), cut);
     return;
   }
   for (const WorkPart part : all_parts) {

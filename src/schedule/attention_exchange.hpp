@@ -46,6 +46,11 @@ struct ExchangeRule {
 /// Without a grain pairs share whole chunks, as published, and all ranks halves, which make all of them equal.
 ExchangeRule exchange_rule(Exchange exchange, std::optional<ExchangeGrain> grain);
 
+/// Of a slice of so many tokens, those of its first half chunk: of an odd number one more than of the second.
+constexpr std::int64_t tokens_of_first_half(std::int64_t tokens) {
+  return tokens - tokens / 2;
+}
+
 /// Keys of `owner`'s slice that `helper` attends to in its place: the half chunks begin .. end - 1. Slice c has the
 /// half chunks 2c and 2c + 1. A slice's own chunk, under the causal mask and half of a chunk's work, is never handed
 /// on.

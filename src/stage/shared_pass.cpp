@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::int64_t tensor_alignment = 64;
 
-std::int64_t first_half(std::int64_t tokens) {
-  return divide_up(tokens, 2);
-}
-
 template <class AnyMatrix>
 AnyMatrix rows_from(const AnyMatrix& matrix, std::int64_t first, std::int64_t rows) {
   return {matrix.data + first * matrix.stride * size_of(matrix.type), matrix.type, rows, matrix.columns};
@@ -76,8 +72,8 @@ std::vector<SharedBlock::Piece> SharedBlock::pieces_of(std::int32_t begin, std::
   std::vector<Piece> pieces;
   for (std::int32_t chunk = begin / 2; 2 * chunk < end; ++chunk) {
     const std::int64_t tokens = whole_.tokens_of(Slice{chunk}).count;
-    const std::int64_t from = 2 * chunk < begin ? first_half(tokens) : 0;
-    const std::int64_t to = 2 * chunk + 1 < end ? tokens : first_half(tokens);
+    const std::int64_t from = 2 * chunk < begin ? tokens_of_first_half(tokens) : 0;
+    const std::int64_t to = 2 * chunk + 1 < end ? tokens : tokens_of_first_half(tokens);
     if (from < to) pieces.push_back({Slice{chunk}, from, to - from});
   }
   return pieces;
@@ -192,8 +188,8 @@ std::vector<KeyValueChunk> SharedBlock::kept_chunks() const {
   chunks.erase(chunks.begin(), chunks.begin() + begin / 2);
   if (begin % 2 == 0) return chunks;
   const std::int64_t tokens = whole_.tokens_of(Slice{begin / 2}).count;
-  chunks.front().first_token = first_half(tokens);
-  chunks.front().tokens = tokens - first_half(tokens);
+  chunks.front().first_token = tokens_of_first_half(tokens);
+  chunks.front().tokens = tokens - tokens_of_first_half(tokens);
   if (chunks.front().tokens == 0) chunks.erase(chunks.begin());
   return chunks;
 }

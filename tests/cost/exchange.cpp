@@ -2,16 +2,28 @@
 #include "cost/exchange.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 namespace penstock {
 namespace {
 
+/// Of equal slices, with an even number of tokens, so that halves are equal too.
+SequenceCut even_cut(std::int32_t slices) {
+  return {.tokens = 64 * std::int64_t{slices}, .slices = slices};
+}
+
+/// Of a sequence in the middle of a step.
+BalancedLockstep lockstep_of(Exchange exchange, const LockstepUnit& shape) {
+  return {exchange_rule(exchange, std::nullopt), shape, even_cut(shape.slices)};
+}
+
 /// Sum over the slots of a sequence of the longest attention, by the sum of the means: 1 is perfect balance.
 double imbalance(Exchange exchange, std::int32_t ranks, std::int32_t slices) {
-  const BalancedLockstep lockstep{exchange_rule(exchange, std::nullopt), {.ranks = ranks, .slices = slices}};
+  const BalancedLockstep lockstep = lockstep_of(exchange, {.ranks = ranks, .slices = slices});
   double longest = 0;
   double mean = 0;
   for (std::int32_t slot = 0; slot < slices; ++slot) {
@@ -43,7 +55,7 @@ TEST(AttentionExchange, HasTheImbalanceOfTheEnumeratedRule) {
 
 /// Mean slices of keys and values that a rank exchanges.
 double mean_exchanged(std::int32_t ranks, std::int32_t slices) {
-  const BalancedLockstep lockstep{exchange_rule(Exchange::pairwise, std::nullopt), {.ranks = ranks, .slices = slices}};
+  const BalancedLockstep lockstep = lockstep_of(Exchange::pairwise, {.ranks = ranks, .slices = slices});
   double sum = 0;
   for (std::int32_t slice = 0; slice < slices; ++slice) {
     for (std::int32_t rank = 0; rank < ranks; ++rank) {
@@ -63,9 +75,40 @@ TEST(AttentionExchange, MovesTheMeanVolumeOfTheEnumeratedRule) {
   EXPECT_DOUBLE_EQ(mean_exchanged(16, 64), 6.5);
 }
 
+/// Pairs of a query and a key that each rank attends to in the slot in which rank 0 has `slice`.
+std::vector<double> pairs_of_slot(Exchange exchange, const SequenceCut& cut, std::int32_t ranks, std::int32_t slice) {
+  const BalancedLockstep lockstep{exchange_rule(exchange, std::nullopt), {.ranks = ranks, .slices = cut.slices}, cut};
+  std::vector<double> pairs;
+  for (std::int32_t rank = 0; rank < ranks; ++rank) {
+    const std::int32_t own = (slice - rank + cut.slices) % cut.slices;
+    const auto queries = static_cast<double>(cut.slice(Slice{own}).count);
+    pairs.push_back(queries * queries *
+                    lockstep.of({.ranks = ranks, .slices = cut.slices, .rank = rank, .slice = own}).length);
+  }
+  return pairs;
+}
+
+TEST(AttentionExchange, CountsSlicesThatDifferByATokenWithTheirOwn) {
+  const SequenceCut cut{.tokens = 8 * 100 + 3, .slices = 8};
+  for (std::int32_t slice = 0; slice < cut.slices; ++slice) {
+    const auto alone = pairs_of_slot(Exchange::none, cut, 4, slice);
+    const double all = std::accumulate(alone.begin(), alone.end(), 0.0);
+
+    const auto global = pairs_of_slot(Exchange::global, cut, 4, slice);
+    const auto pairwise = pairs_of_slot(Exchange::pairwise, cut, 4, slice);
+
+    // Work moves, and none is lost; sums of up to a million have 1e-10 of rounding.
+    EXPECT_NEAR(std::accumulate(global.begin(), global.end(), 0.0), all, 1e-6);
+    EXPECT_NEAR(std::accumulate(pairwise.begin(), pairwise.end(), 0.0), all, 1e-6);
+    // All have as many halves, of 50 or 51 keys, with 100 or 101 queries.
+    const auto [least, most] = std::minmax_element(global.begin(), global.end());
+    EXPECT_LT(*most / *least, 51.0 / 50 * 101 / 100);
+  }
+}
+
 /// The mean over all ranks of the slot in which `unit` is.
 double mean_of_slot(const LockstepUnit& unit) {
-  return BalancedLockstep{exchange_rule(Exchange::global, std::nullopt), unit}.of(unit).length;
+  return lockstep_of(Exchange::global, unit).of(unit).length;
 }
 
 TEST(Lockstep, PutsRanksOneSliceApart) {

@@ -237,6 +237,21 @@ TEST(ComputePrices, OfSlicesThatDoNotDivideTheSequenceAreThoseOfTheirTokens) {
   EXPECT_LT(prices[1], prices[2]);
 }
 
+TEST(CheckedShapes, ExchangeSlicesThatDifferByAToken) {
+  CostShape shape = shape_of(preset_spec(ModelPreset::llama2_7b), 4);
+  shape.slices = 8;
+  shape.exchange = Exchange::global;
+  const CostModel equal{shape, round_hardware()};
+  shape.sequence -= 3;
+
+  const CostModel model{shape, round_hardware()};
+
+  // A slice of one token less: less to do, by about that token's share.
+  const double shorter = price(model, Op::forward, 1, 7) / price(equal, Op::forward, 1, 7);
+  EXPECT_LT(shorter, 1);
+  EXPECT_GT(shorter, 1 - 2.0 / 512);
+}
+
 TEST(CheckedShapes, ExchangeSlicesOfEqualLengthAlone) {
   CostShape shape = shape_of(preset_spec(ModelPreset::llama2_7b), 4);
   shape.slices = 8;
