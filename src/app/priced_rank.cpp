@@ -99,13 +99,14 @@ PricedRank::PricedRank(const PricedSchedule& priced, const Communicator& pipelin
       transport_{make_priced_transport(
           make_mpi_transport(pipeline, delays, Bytes{1 << 30}, Looks::by_bells), pipeline.rank(),
           [&priced](int from, int to) { return priced.wire(Rank{from}, Rank{to}); }, *device_, links_.get())},
+      meeting_{pipeline},
       lanes_{*device_},
       work_{{.schedule = &priced.schedule(),
              .rank = plan_->rank,
              .prices = priced.prices(),
              .link_uses = priced.link_uses(),
              .links = links_.get(),
-             .words = transport_.get(),
+             .meeting = &meeting_,
              .pipeline = &cpu_messages_,
              .late = late}},
       executor_{priced.schedule(), *plan_, {&lanes_, device_.get(), &arena_, base_, transport_.get(), &work_}} {}

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/communicator.hpp"
+#include "comm/meeting.hpp"
 #include "comm/priced_transport.hpp"
 #include "comm/shared_links.hpp"
 #include "comm/transport.hpp"
@@ -78,6 +79,7 @@ class PricedRank {
   Arena arena_;
   std::unique_ptr<SharedLinks> links_;  // null where none is shared
   std::unique_ptr<Transport> transport_;
+  Meeting meeting_;
   LaneQueues lanes_;
   PricedWork work_;
   Executor executor_;  // last: waits for the lanes

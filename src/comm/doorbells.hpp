@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "comm/backoff.hpp"
 #include "comm/communicator.hpp"
 #include "comm/machine_memory.hpp"
 #include "comm/signal.hpp"
@@ -23,6 +24,9 @@ class Doorbells {
   WakeFlag& own() { return flags()[static_cast<std::size_t>(memory_.ranks().rank())]; }
   /// Whether all ranks of the group are on this machine.
   bool reach_all() const;
+  /// Sleeps between two looks for news, until this rank is rung, but not for longer than `backoff` has it, or where all
+  /// can ring than 2 ms: against a message that MPI holds back.
+  void pause(Backoff& backoff);
   /// Wakes a rank of the group, if it is on this machine.
   void ring(int rank);
 

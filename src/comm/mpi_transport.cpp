@@ -25,9 +25,6 @@ namespace {
 /// How long the destructor waits for sends that no peer has taken.
 constexpr Seconds longest_closing{1.0};
 
-/// How long a rank that others wake looks for nothing: against a message that MPI holds back.
-constexpr Seconds longest_between_looks{2e-3};
-
 class MpiTransport final : public Transport {
  public:
   MpiTransport(const Communicator& group, DelayOptions delays, Bytes largest_piece, Looks looks)
@@ -175,11 +172,9 @@ void MpiTransport::pause(Backoff& backoff) {
     backoff.reset();
     return;
   }
-  const bool is_woken = bells_ && bells_->reach_all();
+  if (bells_ && !is_delayed) return bells_->pause(backoff);
   const Seconds length = backoff.next();
-  if (length.value <= 0) return;
-  // MPI may need several looks at what it was given: after a bell it is asked as often as after a message.
-  if (signal_->wait(is_woken && !is_delayed ? longest_between_looks : length)) backoff.reset();
+  if (length.value > 0 && signal_->wait(length)) backoff.reset();
 }
 
 void MpiTransport::close() {

@@ -25,7 +25,7 @@ Transport::Kind ready_for(Transport::Kind kind) {
       return Transport::Kind::ready_for_gradients;
     case Transport::Kind::checkpoints:
       return Transport::Kind::ready_for_checkpoints;
-    case Transport::Kind::attention:
+    case Transport::Kind::attention:  // the priced device forms none
     case Transport::Kind::ready_for_activations:
     case Transport::Kind::ready_for_gradients:
     case Transport::Kind::ready_for_checkpoints:
@@ -40,7 +40,6 @@ class PricedTransport final : public Transport {
       : rank_{rank}, prices_{std::move(prices)}, device_{&device}, links_{links}, messages_{std::move(messages)} {}
 
   Event send(int peer, Kind kind, std::vector<Event> after, const std::byte* /*data*/, Bytes /*bytes*/) override {
-    if (kind == Kind::attention) return messages_->send(peer, kind, std::move(after), nullptr, nothing);
     const std::lock_guard lock{mutex_};
     auto& channel = channel_of(Direction::send, peer, kind);
     const WirePrice price = prices_(rank_, peer);
@@ -55,7 +54,6 @@ class PricedTransport final : public Transport {
   }
 
   Event receive(int peer, Kind kind, std::vector<Event> after, std::byte* /*data*/, Bytes /*bytes*/) override {
-    if (kind == Kind::attention) return messages_->receive(peer, kind, std::move(after), nullptr, nothing);
     const std::lock_guard lock{mutex_};
     auto& channel = channel_of(Direction::receive, peer, kind);
     after.push_back(channel.last);

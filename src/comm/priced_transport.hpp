@@ -29,9 +29,6 @@ using WirePrices = std::function<WirePrice(int from, int to)>;
 /// message never ends earlier than the simulator has it (its two ends as one), and later by what the real messages and
 /// the waking of threads took.
 ///
-/// Messages of shared attention take no time and wait for no receiver: what they move is in the price of the action
-/// that exchanges it, and all that is left of them is the word that a rank has come to it.
-///
 /// `rank` is this one's in the group of `messages`. `device` makes the queues in which the waits pass, one for each
 /// channel and direction. `links` may be null if no price names one; it and the device outlive the transport.
 std::unique_ptr<Transport> make_priced_transport(std::unique_ptr<Transport> messages, int rank, WirePrices prices,

@@ -12,8 +12,7 @@ namespace penstock {
 
 PricedWork::PricedWork(Parts parts)
     : parts_{std::move(parts)}, edges_{edges_between_ranks()}, partners_{partners_of_actions()} {
-  require(partners_.empty() || parts_.words != nullptr, "rank {} exchanges attention, but has nothing to say so with",
-          parts_.rank);
+  require(partners_.empty() || parts_.meeting != nullptr, "rank {} exchanges attention, but meets nobody", parts_.rank);
 }
 
 std::vector<PricedWork::CpuEdge> PricedWork::edges_between_ranks() const {
@@ -52,15 +51,7 @@ std::map<Action, std::vector<Rank>> PricedWork::partners_of_actions() const {
 std::vector<Event> PricedWork::meet_partners(const Action& action, Queue& lane, std::vector<Event> after) {
   const auto found = partners_.find(action);
   if (found == partners_.end()) return after;
-  return {lane.submit(std::move(after), [this, &partners = found->second] { wait_for(partners); })};
-}
-
-void PricedWork::wait_for(const std::vector<Rank>& partners) {
-  constexpr auto kind = Transport::Kind::attention;
-  std::vector<Event> words;
-  for (const Rank rank : partners) words.push_back(parts_.words->send(rank.value(), kind, {}, nullptr, Bytes{0}));
-  for (const Rank rank : partners) words.push_back(parts_.words->receive(rank.value(), kind, {}, nullptr, Bytes{0}));
-  for (const Event& word : words) word.wait();
+  return {lane.submit(std::move(after), [this, &partners = found->second] { parts_.meeting->wait_for(partners); })};
 }
 
 Seconds PricedWork::compute(const Action& action, const StageBuffers& /*buffers*/) {

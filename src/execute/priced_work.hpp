@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "comm/meeting.hpp"
 #include "comm/shared_links.hpp"
-#include "comm/transport.hpp"
 #include "execute/stage_work.hpp"
 #include "schedule/lockstep.hpp"
 #include "schedule/schedule_index.hpp"
@@ -39,7 +39,7 @@ class PricedWork : public StageWork {
     Prices prices;
     LinkUses link_uses;                      ///< of copies; may be empty
     SharedLinks* links = nullptr;            ///< may be null without link_uses
-    Transport* words = nullptr;              ///< between the ranks of the schedule, for those that exchange attention
+    Meeting* meeting = nullptr;              ///< of the ranks of the schedule; null where none exchange attention
     const Communicator* pipeline = nullptr;  ///< the ranks of the schedule; used by the CPU lane alone
     std::optional<LateAction> late;          ///< on the compute lane
   };
@@ -59,7 +59,6 @@ class PricedWork : public StageWork {
   };
   std::vector<CpuEdge> edges_between_ranks() const;
   std::map<Action, std::vector<Rank>> partners_of_actions() const;
-  void wait_for(const std::vector<Rank>& partners);
   int tag_of(const CpuEdge& edge) const;
 
   Parts parts_;

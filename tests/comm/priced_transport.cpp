@@ -167,18 +167,6 @@ TEST_F(PricedTransportTest, TakesNoTimeForAWireThatCostsNone) {
   received.wait();
 }
 
-TEST_F(PricedTransportTest, LetsAWordOfSharedAttentionWaitForNoReceiverAndNoWire) {
-  const auto wire = transport({0});
-
-  const Event sent = wire->send(next_, Kind::attention, {}, nullptr, Bytes{0});
-  sent.wait();
-  world_.barrier();
-  const Event received = wire->receive(previous_, Kind::attention, {}, nullptr, Bytes{0});
-  received.wait();
-
-  EXPECT_LT(received.state()->finished() - received.state()->started(), price);
-}
-
 TEST_F(PricedTransportTest, CarriesAFailureOfTheInputs) {
   const auto wire = transport();
   Completion input;

@@ -66,11 +66,12 @@ struct RankOnPriced {
         transport{make_priced_transport(
             make_mpi_transport(world, {}, Bytes{1 << 20}, Looks::by_bells), world.rank(),
             [](int, int) { return WirePrice{}; }, *device, nullptr)},
+        meeting{world},
         lanes{*device},
         work{{.schedule = &list,
               .rank = plan->rank,
               .prices = prices,
-              .words = transport.get(),
+              .meeting = &meeting,
               .pipeline = &pipeline,
               .late = late}} {
     for (const auto& buffer : plan->persistent) arena.take(buffer.offset, buffer.bytes, "persistent");
@@ -110,6 +111,7 @@ struct RankOnPriced {
 
   Arena arena;
   std::unique_ptr<Transport> transport;
+  Meeting meeting;
   LaneQueues lanes;
   PricedWork work;
 
