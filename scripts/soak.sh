@@ -12,6 +12,7 @@ while [ "$SECONDS" -lt "$end" ]; do
   round=$((round + 1))
   echo "== soak round $round"
   PENSTOCK=build/penstock SOAK_SEED="$round" /usr/bin/python3 -B tests/application/soak.py
+  PENSTOCK=build/penstock KILLS_SEED="$round" /usr/bin/python3 -B tests/application/kills.py
 done
 targets=6
 scripts/fuzz.sh $((minutes * 30 / targets))

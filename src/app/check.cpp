@@ -7,6 +7,7 @@
 #include "app/commands.hpp"
 #include "app/host_memory.hpp"
 #include "app/job.hpp"
+#include "app/kill_place.hpp"
 #include "app/modelled.hpp"
 #include "app/training_data.hpp"
 #include "base/counted.hpp"
@@ -108,6 +109,7 @@ ExitCode check(const CheckCommand& command) {
   Workers workers{deck.device.threads};
   const auto kernels = make_host_kernels(workers);
   const auto plan = make_run_plan(run_shape(deck, command.deck), *kernels);
+  kill_place(deck, plan, deck.testing.kill.rank);
   const NodePlan node = largest_node(plan, deck);
   const Bytes capacity = node_capacity(deck);
   if (!command.json) {

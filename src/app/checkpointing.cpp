@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "app/commands.hpp"
+#include "app/kill_place.hpp"
 #include "base/log.hpp"
 #include "checkpoint/reader.hpp"
 #include "comm/agreement.hpp"
@@ -66,7 +67,7 @@ Checkpointing::Checkpointing(const Deck& deck, const RunPlan& plan, RankState& s
       data_fingerprint_{data_fingerprint},
       folder_{(std::filesystem::path{deck.output.directory} / "checkpoints").string()},
       datasets_{datasets_of(plan.shape.model)},
-      writer_{io_, world, {folder_, deck.output.checkpoint.keep}},
+      writer_{io_, world, {folder_, deck.output.checkpoint.keep}, kill_before_rename(deck, world.rank())},
       start_{now()} {}
 
 std::int64_t Checkpointing::start(const std::string& resume, UpdateRule& rule) {

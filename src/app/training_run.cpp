@@ -12,6 +12,7 @@
 #include "app/end_job.hpp"
 #include "app/host_memory.hpp"
 #include "app/job.hpp"
+#include "app/kill_place.hpp"
 #include "app/process_memory.hpp"
 #include "app/run_directory.hpp"
 #include "app/text_file.hpp"
@@ -37,11 +38,18 @@ void refuse_other_lists(const Schedule& schedule, const Communicator& world) {
   });
 }
 
+/// With the place of testing.kill, of which all ranks have found that there is one.
+ExecutorResources killed_at(const std::optional<KillPlace>& place, ExecutorResources resources) {
+  resources.kill = place;
+  return resources;
+}
+
 RunPlan plan_on_all_ranks(const Deck& deck, const std::string& deck_path, const Communicator& world) {
   auto plan = jointly(world, [&] {
     Workers workers{deck.device.threads};
     auto own = make_run_plan(run_shape(deck, deck_path), *make_host_kernels(workers));
     check_fits(own);
+    kill_place(deck, own, world.rank());
     return own;
   });
   refuse_other_lists(plan.training.schedule, world);
@@ -74,7 +82,8 @@ TrainingRun::TrainingRun(const Deck& deck, const std::string& deck_path, const C
       work_{{&plan_, state_.place().coordinate, &state_.kernels(), &state_.cpu_workers(), &state_.stages(),
              &state_.parameter_fetch(), &state_.groups(), &rule_, state_.transport(), &state_.vocabulary_peers(),
              [this] { return packed(own_report()); }}},
-      executor_{plan_.training.schedule, plan_.training.ranks[state_.place().coordinate], state_.resources(work_)},
+      executor_{plan_.training.schedule, plan_.training.ranks[state_.place().coordinate],
+                killed_at(kill_place(deck, plan_, world.rank()), state_.resources(work_))},
       checkpointing_{deck_, plan_, state_, world, data_.train_summary.fingerprint},
       stop_request_{deck.output.directory, deck.training.time_limit.value_or(Seconds{0})},
       progress_{deck.training.steps, deck.output.progress} {

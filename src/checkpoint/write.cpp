@@ -157,7 +157,7 @@ class PartsToDisk {
 };
 
 void write_data(const Communicator& group, const std::string& partial, const CheckpointContents& contents,
-                const std::vector<SavedPiece>& pieces, const AfterPart& after_part) {
+                const std::vector<SavedPiece>& pieces, const AfterPart& after_part, const BeforeRename& before_rename) {
   const Doing doing{ExitCode::cannot_write, "writing the checkpoint " + partial};
   hdf5::File file;
   jointly(group, [&] { file = open_for_writing(group, partial, doing); });
@@ -166,7 +166,10 @@ void write_data(const Communicator& group, const std::string& partial, const Che
     for (const auto& piece : pieces) writer.write(piece);
   });
   jointly(group, [&] { checked(H5Fclose(file.release()), doing); });
-  jointly(group, [&] { synchronize(partial); });  // each rank for its node
+  jointly(group, [&] {
+    synchronize(partial);  // each rank for its node
+    if (before_rename) before_rename(contents.header.step);
+  });
 }
 
 void remove_quietly(const std::string& path) {
@@ -178,7 +181,7 @@ void remove_quietly(const std::string& path) {
 
 CheckpointReport write_checkpoint(const Communicator& group, const CheckpointFolder& folder,
                                   const CheckpointContents& contents, const std::vector<SavedPiece>& pieces,
-                                  const AfterPart& after_part) {
+                                  const AfterPart& after_part, const BeforeRename& before_rename) {
   const Seconds begin = now();
   const bool is_first = group.rank() == 0;
   const std::string path = folder.path + "/" + checkpoint_name(contents.header.step);
@@ -191,7 +194,7 @@ CheckpointReport write_checkpoint(const Communicator& group, const CheckpointFol
     jointly(group, [&] {
       if (is_first) create_file(partial, contents);
     });
-    write_data(group, partial, contents, pieces, after_part);
+    write_data(group, partial, contents, pieces, after_part, before_rename);
     jointly(group, [&] {
       if (is_first) publish(partial, path);
     });

@@ -25,6 +25,8 @@ struct CheckpointReport {
 };
 
 using AfterPart = std::function<void(Bytes part)>;
+/// What a rank does when its data of the checkpoint behind `step` are on the disk, while the file has no name yet.
+using BeforeRename = std::function<void(std::int64_t step)>;
 
 /// Collective: writes one checkpoint from the pieces of all ranks, which together hold each element of each data set
 /// once, in whole chunks. `contents` is the same on all ranks (the header is rank 0's).
@@ -32,12 +34,13 @@ using AfterPart = std::function<void(Bytes part)>;
 /// The file is written beside its place, made safe on the disk and renamed; older ones stay until then, and all but the
 /// newest `keep` are removed after. Runs on the process's I/O thread (io_thread), with a communicator that nothing else
 /// uses.
-/// `after_part` is called with the bytes of each part of this rank's data once they are written, and may sleep.
+/// `after_part` is called with the bytes of each part of this rank's data once they are written, and may sleep. No rank
+/// renames before all ranks' `before_rename` have returned.
 /// @throws AgreedError, with the previous checkpoints as they were: cannot_write if the disk is full, bad_input if the
 /// folder cannot be written, not_finite naming the parameter if a value is not finite, internal if the pieces do not
 /// fit.
 CheckpointReport write_checkpoint(const Communicator& group, const CheckpointFolder& folder,
                                   const CheckpointContents& contents, const std::vector<SavedPiece>& pieces,
-                                  const AfterPart& after_part = {});
+                                  const AfterPart& after_part = {}, const BeforeRename& before_rename = {});
 
 }  // namespace penstock

@@ -9,8 +9,9 @@
 
 namespace penstock {
 
-CheckpointWriter::CheckpointWriter(IoThread& io, const Communicator& group, CheckpointFolder folder)
-    : io_{io}, group_{group.duplicate()}, folder_{std::move(folder)} {}
+CheckpointWriter::CheckpointWriter(IoThread& io, const Communicator& group, CheckpointFolder folder,
+                                   BeforeRename before_rename)
+    : io_{io}, group_{group.duplicate()}, folder_{std::move(folder)}, before_rename_{std::move(before_rename)} {}
 
 CheckpointWriter::~CheckpointWriter() {
   try {
@@ -27,8 +28,8 @@ void CheckpointWriter::start(const CheckpointContents& contents, const std::vect
   snapshot_.take(pieces, for_each);
   pacer_.begin(Snapshot::bytes_of(pieces), spread);
   write_ = io_.start([this] {
-    report_ =
-        write_checkpoint(group_, folder_, contents_, snapshot_.pieces(), [this](Bytes part) { pacer_.wrote(part); });
+    report_ = write_checkpoint(
+        group_, folder_, contents_, snapshot_.pieces(), [this](Bytes part) { pacer_.wrote(part); }, before_rename_);
   });
 }
 

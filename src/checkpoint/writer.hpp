@@ -17,8 +17,9 @@ namespace penstock {
 /// Writes checkpoints in the background, one at a time: training goes on while the I/O thread writes a snapshot.
 class CheckpointWriter {
  public:
-  /// Collective over `group`, which is duplicated. `io` must outlive the writer.
-  CheckpointWriter(IoThread& io, const Communicator& group, CheckpointFolder folder);
+  /// Collective over `group`, which is duplicated. `io` must outlive the writer. `before_rename` is called on its
+  /// thread.
+  CheckpointWriter(IoThread& io, const Communicator& group, CheckpointFolder folder, BeforeRename before_rename = {});
   /// Waits for the write in flight; its failure, which nobody can be told any more, is a warning.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
@@ -39,6 +40,7 @@ class CheckpointWriter {
   IoThread& io_;
   Communicator group_;
   CheckpointFolder folder_;
+  BeforeRename before_rename_;
   Snapshot snapshot_;
   CheckpointContents contents_;
   Pacer pacer_;

@@ -306,6 +306,30 @@ void check_priced(const Deck& deck, BrokenRules& broken) {
   }
 }
 
+/// Which actions a rank has is known once there is a schedule (kill_place).
+void check_kill(const Deck& deck, BrokenRules& broken) {
+  const KillOptions& kill = deck.testing.kill;
+  if (kill.step == 0) {
+    if (!kill.action.empty())
+      broken.add({"testing.kill.action", "testing.kill.step"}, "is {}, but there is no step; give testing.kill.step",
+                 kill.action);
+    return;
+  }
+  if (kill.action.empty()) broken.add({"testing.kill.action", "testing.kill.step"}, "must be given beside a step");
+  if (deck.device.kind == DeviceKind::priced) {
+    broken.add({"testing.kill.step", "device.kind"},
+               "{}: a run on the priced device has nothing to resume; leave kill out", kill.step);
+  }
+  if (kill.step > deck.training.steps) {
+    broken.add({"testing.kill.step", "training.steps"}, "{} is behind the last of {}", kill.step,
+               counted(deck.training.steps, "step"));
+  }
+  if (kill.rank >= world_size(deck)) {
+    broken.add({"testing.kill.rank", "parallel.pipeline", "parallel.data"},
+               "there is no rank {} of {}; choose from 0 to {}", kill.rank, world_size(deck), world_size(deck) - 1);
+  }
+}
+
 template <class Refuse>
 void refuse_memory(const MemoryOptions& memory, const Refuse& refuse) {
   refuse(memory.optimizer == Place::device, "memory.optimizer", deck_name(memory.optimizer), "choose host");
@@ -334,6 +358,7 @@ std::vector<BrokenRule> check_deck(const Deck& deck, DeckUse use) {
   check_tokenizer(deck, broken);
   check_validation(deck, broken);
   check_priced(deck, broken);
+  check_kill(deck, broken);
   return broken.take();
 }
 

@@ -100,14 +100,37 @@ void describe(Visitor& visit, OutputOptions& options) {
   visit("sample", options.sample, {.help = "text that the trained model writes at the end of the run"});
 }
 
+/// Where a rank ends its own process as a crash would.
+struct KillOptions {
+  std::int32_t step = 0;  ///< from 1; 0: nowhere
+  std::int32_t rank = 0;  ///< of the job
+  std::string action;
+  friend bool operator==(const KillOptions&, const KillOptions&) = default;
+};
+
+template <class Visitor>
+void describe(Visitor& visit, KillOptions& options) {
+  visit("step", options.step,
+        {.help = "step, counted from 1, in which a rank kills its own process; 0: none",
+         .unit = "steps",
+         .range = at_least(0)});
+  visit("rank", options.rank, {.help = "which rank of the job does", .range = at_least(0)});
+  visit("action", options.action,
+        {.help = "before which of its actions, as `penstock show --actions` lists them (3B1, 2OFFLOAD_G, VALIDATE), or "
+                 "before "
+                 "the first of an op (B, OFFLOAD_G); CHECKPOINT: when its part of the checkpoint behind the step is on "
+                 "the disk, and the file has not got its name yet"});
+}
+
 /// The section `testing` of a deck: faults put in on purpose, to see that the program stands them.
 struct TestingOptions {
   DelayOptions delays;
+  KillOptions kill;
   std::vector<std::int32_t> non_finite_steps;  ///< from 1
   std::optional<std::int32_t> delay_rank;      ///< of the pipeline, on the priced device
   Seconds rank_delay{0};
   friend bool operator==(const TestingOptions& a, const TestingOptions& b) {
-    return a.delays.seed == b.delays.seed && a.delays.longest == b.delays.longest &&
+    return a.delays.seed == b.delays.seed && a.delays.longest == b.delays.longest && a.kill == b.kill &&
            a.non_finite_steps == b.non_finite_steps && a.delay_rank == b.delay_rank && a.rank_delay == b.rank_delay;
   }
 };
@@ -115,6 +138,7 @@ struct TestingOptions {
 template <class Visitor>
 void describe(Visitor& visit, TestingOptions& options) {
   visit("delays", options.delays, {.help = "random waits put before queued work; no result may change"});
+  visit("kill", options.kill, {.help = "the process of one rank dies, as in a crash"});
   visit(
       "non_finite_steps", options.non_finite_steps,
       {.help = "steps, counted from 1, at which a gradient is made not finite", .unit = "steps", .range = at_least(1)});

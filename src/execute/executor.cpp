@@ -2,6 +2,7 @@
 #include "execute/executor.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <functional>
 #include <map>
 #include <set>
@@ -218,6 +219,7 @@ Executor::Executor(const Schedule& schedule, const RankPlan& plan, const Executo
       resources_{resources},
       list_{Preparation{schedule, plan, resources}.list()},
       events_(list_.size()),
+      kill_lane_{resources.kill ? resources.device->make_queue("kill") : nullptr},
       persistent_bytes_{plan.persistent_bytes} {}
 
 Executor::~Executor() {
@@ -254,6 +256,7 @@ void Executor::run_to_tail(std::int32_t step, Timeline* trace, const std::functi
     for (const auto needed : prepared.after) after.push_back(events_[static_cast<std::size_t>(needed)]);
     // The steps of the run before may still read what gradients are copied over.
     if (tail_ && prepared.action.op == Op::offload_gradients) after.push_back(tail_->events.back().second);
+    if (is_killed_at(step, position)) after = {kill_process(position, std::move(after))};
     remember(position, issue(prepared, std::move(after)));
   }
   if (before_start) before_start();
@@ -321,6 +324,22 @@ Event Executor::issue(Prepared& prepared, std::vector<Event> after) {
                                            prepared.device_data, prepared.bytes);
   }
   return {};
+}
+
+bool Executor::is_killed_at(std::int32_t step, std::size_t position) const {
+  return resources_.kill && resources_.kill->step == step && resources_.kill->action == list_[position].action;
+}
+
+/// At the action's turn: behind what it waits for, and what its lane or channel has before it.
+Event Executor::kill_process(std::size_t position, std::vector<Event> after) const {
+  const Prepared& killed = list_[position];
+  const bool is_message = killed.lane == Lane::send || killed.lane == Lane::receive;
+  for (std::size_t i = 0; i < position; ++i) {
+    const Prepared& earlier = list_[i];
+    const bool is_in_channel = earlier.peer == killed.peer && earlier.action.op == killed.action.op;
+    if (earlier.lane == killed.lane && (is_in_channel || !is_message)) after.push_back(events_[i]);
+  }
+  return kill_lane_->submit(std::move(after), [] { std::raise(SIGKILL); });
 }
 
 void Executor::remember(std::size_t position, const Event& event) {

@@ -36,6 +36,12 @@ struct LaneQueues {
   std::unique_ptr<Queue> cpu;
 };
 
+/// Before which action of which step a rank kills its own process, as a crash would: for tests.
+struct KillPlace {
+  std::int32_t step = 0;
+  Action action;
+};
+
 /// What an executor works with; everything outlives it.
 struct ExecutorResources {
   LaneQueues* lanes = nullptr;
@@ -44,6 +50,7 @@ struct ExecutorResources {
   std::byte* device_base = nullptr;  ///< the address of offset 0
   Transport* transport = nullptr;    ///< may be null when the schedule has one rank
   StageWork* work = nullptr;
+  std::optional<KillPlace> kill = {};
 };
 
 /// Runs one rank's list of one schedule, step after step.
@@ -122,6 +129,8 @@ class Executor {
 
   void take_and_free(const Prepared& prepared);
   Event issue(Prepared& prepared, std::vector<Event> after);
+  bool is_killed_at(std::int32_t step, std::size_t position) const;
+  Event kill_process(std::size_t position, std::vector<Event> after) const;
   void remember(std::size_t position, const Event& event);
   static void wait_for(Progress& progress, std::size_t Progress::*outstanding);
   void collect(std::int32_t step, Timeline* trace);
@@ -135,7 +144,8 @@ class Executor {
   ExecutorResources resources_;
   std::vector<Prepared> list_;
   mutable std::mutex events_mutex_;
-  std::vector<Event> events_;  // by list position, of the current run
+  std::vector<Event> events_;         // by list position, of the current run
+  std::unique_ptr<Queue> kill_lane_;  // where there is a place to kill at
   Seconds compute_busy_{0};
   Seconds started_{0};
   Seconds duration_{0};

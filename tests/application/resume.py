@@ -1,6 +1,4 @@
 """Interrupted runs go on as if they had not been interrupted, on any layout."""
-import os
-import pathlib
 import signal
 import subprocess
 import time
@@ -161,28 +159,6 @@ class Resume(ApplicationTest):
             process.communicate(timeout=60)
             self.assertNotEqual(process.returncode, 0)
         run = self.train(3, merged(changes, {"parallel.pipeline": 3}), RESUME, directory=directory)
-        self.assert_same(run, whole)
-
-    def test_a_killed_rank_whose_memory_others_read_ends_the_job_and_leaves_nothing_behind(self):
-        whole = self.whole_run({"training.steps": 40, "output.checkpoint_every": 1})
-        directory = self.folder / "killed"
-        changes = merged(SAVED, {"training.steps": 40, "parallel.pipeline": 4, "output.checkpoint_every": 1,
-                                 "schedule": {"kind": "spipe", "backward_stages": 5}})
-        def left_behind():
-            """In shared memory; MPI's own segments, of whatever job, are not the program's."""
-            return [path for path in pathlib.Path("/dev/shm").iterdir() if not path.name.startswith("vader_segment")]
-
-        before = left_behind()
-        for rank, rows in enumerate((2, 5, 9, 12)):
-            process = self.start(4, changes, directory)
-            self.wait_for_rows(directory, rows)
-            ranks = subprocess.run(["pgrep", "-f", f"^{PENSTOCK} train {self.folder}/started.yaml"], check=True,
-                                   capture_output=True, text=True).stdout.split()
-            os.kill(int(ranks[rank]), signal.SIGKILL)
-            output, _ = process.communicate(timeout=60)
-            self.assertNotEqual(process.returncode, 0, output)
-        self.assertEqual([path for path in left_behind() if path not in before], [])
-        run = self.train(2, merged(changes, {"parallel.pipeline": 2}), RESUME, directory=directory)
         self.assert_same(run, whole)
 
 

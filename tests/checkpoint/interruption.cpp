@@ -57,5 +57,20 @@ TEST(KilledWrite, LeavesTheCheckpointBeforeWhateverTheMoment) {
   EXPECT_GT(killed, 0);
 }
 
+TEST(KilledWrite, IsNoCheckpointBeforeItsFileIsRenamed) {
+  const TemporaryDirectory folder;
+  const auto before = example_contents(1);
+  const auto after = example_contents(2);
+  write_checkpoint(Communicator::self(), {folder.path().string(), 1}, before, everything(before).pieces);
+  const auto pieces = everything(after);
+
+  EXPECT_EXIT(write_checkpoint(Communicator::self(), {folder.path().string(), 2}, after, pieces.pieces, {},
+                               [](std::int64_t step) { std::raise(step == 2 ? SIGKILL : SIGTERM); }),
+              ::testing::KilledBySignal(SIGKILL), "");
+
+  EXPECT_TRUE(std::filesystem::exists(folder / (checkpoint_name(2) + ".partial")));
+  EXPECT_EQ(find_latest(Communicator::self(), folder.path().string()), folder / checkpoint_name(1));
+}
+
 }  // namespace
 }  // namespace penstock

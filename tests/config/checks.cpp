@@ -308,6 +308,26 @@ TEST(CheckDeck, WantsALateRankThatIsThereOnThePricedDevice) {
               ElementsAre("testing.delay_rank: there is no rank 2 of 2; choose from 0 to 1"));
 }
 
+TEST(CheckDeck, WantsAKillThatComes) {
+  const auto killed_at = [](const KillOptions& kill, DeviceKind kind = DeviceKind::host) {
+    return broken_by([&](Deck& deck) {
+      deck.device.kind = kind;
+      deck.parallel = {.pipeline = 2};
+      deck.training.steps = 5;
+      deck.testing.kill = kill;
+    });
+  };
+
+  EXPECT_THAT(killed_at({5, 1, "B"}), ElementsAre());
+  EXPECT_THAT(killed_at({0, 0, "B"}),
+              ElementsAre("testing.kill.action: is B, but there is no step; give testing.kill.step"));
+  EXPECT_THAT(killed_at({5, 1, ""}), ElementsAre("testing.kill.action: must be given beside a step"));
+  EXPECT_THAT(killed_at({6, 1, "B"}), ElementsAre("testing.kill.step: 6 is behind the last of 5 steps"));
+  EXPECT_THAT(killed_at({5, 2, "B"}), ElementsAre("testing.kill.rank: there is no rank 2 of 2; choose from 0 to 1"));
+  EXPECT_THAT(killed_at({5, 1, "B"}, DeviceKind::priced),
+              ElementsAre("testing.kill.step: 5: a run on the priced device has nothing to resume; leave kill out"));
+}
+
 TEST(CheckDeck, WantsSomethingToReadWriteAndValidate) {
   EXPECT_THAT(broken_by([](Deck& deck) { deck.data.train.clear(); }),
               ElementsAre("data.train: must be given: what to train on, at least one text file, folder or token file"));

@@ -153,6 +153,8 @@ Deck random_deck(std::uint32_t seed) {
   if (deck.schedule.file) deck.schedule.kind = standard.schedule.kind;  // not written beside a file
   const bool may_be_late = deck.device.kind == DeviceKind::priced && deck.testing.delay_rank;
   deck.testing.delay_rank = may_be_late ? std::optional{0} : std::nullopt;
+  const bool may_be_killed = deck.device.kind != DeviceKind::priced && deck.testing.kill.step > 0;
+  deck.testing.kill = may_be_killed ? KillOptions{deck.training.steps, 0, "3B1"} : KillOptions{};
   auto& rate = deck.training.optimizer.learning_rate;
   rate.minimum = rate.peak / 3;
   deck.memory.rollback = deck.training.optimizer.clip_mode == ClipMode::exact ? deck.memory.rollback : Rollback::copy;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <future>
 #include <map>
@@ -423,6 +425,53 @@ TEST(AnExecutor, MeasuresHowLongTheComputeLaneIsBusy) {
   }
   EXPECT_DOUBLE_EQ(host.executor->compute_busy().value, sum.value);
   EXPECT_GE(sum.value, 6 * 0.002);
+}
+
+// --- kills
+// --------------------------------------------------------------------------------------------------------------
+
+/// Two steps of the rank; it tells on standard error which compute actions it has begun.
+void run_to_kill(const Schedule& schedule, Rank rank, const KillPlace& kill) {
+  RankOnHost host{schedule, rank};
+  host.work.on_compute = [](const Action& action, const StageBuffers&) { fmt::print(stderr, "{} ", to_text(action)); };
+  host.executor.emplace(
+      host.schedule, host.plan,
+      ExecutorResources{&host.lanes, host.device.get(), &host.arena, host.base, &host.transport, &host.work, kill});
+  for (const std::int32_t step : {1, 2}) {
+    fmt::print(stderr, "step {}: ", step);
+    host.executor->run(step, nullptr);
+  }
+}
+
+/// What the rank has told when it comes to the action at `position` in its second step, if that is a compute action.
+std::string told_before(const RankPlan& plan, std::size_t position) {
+  std::string whole;
+  std::string before;
+  for (std::size_t i = 0; i < plan.actions.size(); ++i) {
+    const Action& action = plan.actions[i].action;
+    const bool is_told =
+        lane_of(action.op) == Lane::compute && action.op != Op::evict_forward && action.op != Op::evict_backward;
+    const std::string text = is_told ? to_text(action) + " " : "";
+    whole += text;
+    if (i < position) before += text;
+  }
+  return "step 1: " + whole + "step 2: " + before;
+}
+
+TEST(AnExecutorThatIsKilled, DiesInTheStepAtTheTurnOfTheAction) {
+  const auto schedule = complete(interleaved({.pipeline = 2, .virtual_stages = 2, .micro_batches = 2}),
+                                 {.steps_wait = StepsWait::speculative, .stream_parameters = true});
+  const Rank rank{1};
+  const RankPlan plan = test::plan_of(schedule, rank);
+  for (std::size_t position = 0; position < plan.actions.size(); ++position) {
+    const Action& action = plan.actions[position].action;
+    SCOPED_TRACE(to_text(action));
+    const bool is_told = lane_of(action.op) == Lane::compute;
+
+    EXPECT_EXIT(run_to_kill(schedule, rank, {2, action}), testing::KilledBySignal(SIGKILL),
+                is_told ? testing::Matcher<const std::string&>{testing::Eq(told_before(plan, position))}
+                        : testing::Matcher<const std::string&>{HasSubstr("step 2: ")});
+  }
 }
 
 // --- pending
