@@ -109,6 +109,10 @@ PricedRank::PricedRank(const PricedSchedule& priced, const Communicator& pipelin
              .meeting = &meeting_,
              .pipeline = &cpu_messages_,
              .late = late}},
-      executor_{priced.schedule(), *plan_, {&lanes_, device_.get(), &arena_, base_, transport_.get(), &work_}} {}
+      executor_{priced.schedule(), *plan_, resources(work_)} {}
+
+ExecutorResources PricedRank::resources(StageWork& work) {
+  return {&lanes_, device_.get(), &arena_, base_, transport_.get(), &work};
+}
 
 }  // namespace penstock

@@ -32,6 +32,7 @@ class PricedSchedule {
   PricedSchedule& operator=(const PricedSchedule&) = delete;
 
   const Schedule& schedule() const { return priced_.schedule; }
+  const CostShape& shape() const { return priced_.costs.shape(); }
   const PerRank<RankPlan>& plans() const { return plans_; }
   /// Scaled; they refer to this object.
   Prices prices() const;
@@ -67,6 +68,9 @@ class PricedRank {
 
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
+  const PricedWork& work() const { return work_; }
+  /// For an executor of the same lanes, with work of its own.
+  ExecutorResources resources(StageWork& work);
   Bytes planned() const { return plan_->peak; }
   Bytes peak() const { return arena_.peak(); }
   std::string device_description() const { return device_->description(); }

@@ -45,6 +45,7 @@ class PricedWork : public StageWork {
   };
   /// What the parts point to outlives the object.
   explicit PricedWork(Parts parts);
+  const Parts& parts() const { return parts_; }
 
   std::vector<Event> meet_partners(const Action& action, Queue& lane, std::vector<Event> after) override;
   Seconds compute(const Action& action, const StageBuffers& buffers) override;
