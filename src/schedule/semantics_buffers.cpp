@@ -2,6 +2,8 @@
 //
 // Which buffers an action takes, frees and uses.
 #include <algorithm>
+#include <array>
+#include <cstddef>
 
 #include "schedule/scope.hpp"
 #include "schedule/semantics.hpp"
@@ -135,6 +137,111 @@ void append_collective_uses(const Scope& scope, std::vector<SymbolicBuffer>& out
   }
 }
 
+// --- single buffers of the action's own stage ---
+
+template <BufferKind kind>
+void append_own(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  out.push_back(scope.buffer(kind));
+}
+
+void append_parameters(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  out.push_back(scope.parameters());
+}
+
+/// Those of a fetch that opens a stay, or that renews what has never left.
+template <bool is_streamed>
+void append_fetched(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  if (scope.schedule.streams_parameters == is_streamed) out.push_back(scope.of_stage(BufferKind::parameters));
+}
+
+void append_gradients(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  out.push_back(scope.of_stage(BufferKind::gradients));
+}
+
+void append_streamed_gradients(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  if (scope.schedule.streams_parameters) append_gradients(scope, out);
+}
+
+void append_recompute_takes(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  append_activations(scope, out);
+  if (!scope.has_output()) out.push_back(scope.buffer(BufferKind::logits));
+}
+
+void append_forward_frees(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  if (keeps_key_values(scope) && scope.is_last_slice()) append_earlier_slices(scope, BufferKind::key_values, out);
+  const bool is_input_done = scope.schedule.forward_only || scope.is_decoupled();
+  if (is_input_done && scope.has_input()) out.push_back(scope.buffer(BufferKind::input));
+}
+
+void append_weight_frees(const Scope& scope, std::vector<SymbolicBuffer>& out) {
+  if (!scope.completes_weight_gradient()) return;
+  append_activations(scope, out);
+  out.push_back(scope.buffer(BufferKind::weight_operands));
+}
+
+void append_nothing(const Scope& /*scope*/, std::vector<SymbolicBuffer>& /*out*/) {}
+
+// --- the table ---
+
+using Append = void (*)(const Scope& scope, std::vector<SymbolicBuffer>& out);
+
+/// What an op does to memory.
+struct BufferRule {
+  Op op;
+  Append takes;
+  Append frees;
+  Append uses;  ///< beside what it takes; of what moves a buffer, that buffer
+};
+
+constexpr Append none = append_nothing;
+constexpr Append input = append_own<BufferKind::input>;
+constexpr Append output = append_own<BufferKind::output>;
+constexpr Append input_gradient = append_own<BufferKind::input_gradient>;
+constexpr Append output_gradient = append_own<BufferKind::output_gradient>;
+constexpr Append checkpoint = append_own<BufferKind::checkpoint>;
+constexpr Append offloadable = append_own<BufferKind::offloadable>;
+
+constexpr std::array<BufferRule, op_count> buffer_rules{{
+    {Op::forward, append_forward_takes, append_forward_frees, append_compute_uses},
+    {Op::backward, append_backward_takes, append_backward_frees, append_compute_uses},
+    {Op::backward_input, append_backward_takes, append_backward_frees, append_compute_uses},
+    {Op::backward_weight, none, append_weight_frees, append_compute_uses},
+    {Op::recompute, append_recompute_takes, none, append_compute_uses},
+    {Op::send_forward, none, output, output},
+    {Op::receive_forward, input, none, none},
+    {Op::send_backward, none, input_gradient, input_gradient},
+    {Op::receive_backward, output_gradient, none, none},
+    {Op::send_checkpoint, none, checkpoint, checkpoint},
+    {Op::receive_checkpoint, checkpoint, none, none},
+    {Op::offload_activations, none, offloadable, offloadable},
+    {Op::reload_activations, offloadable, none, none},
+    {Op::embed_forward, append_collective_takes, append_collective_frees, append_collective_uses},
+    {Op::embed_backward, append_collective_takes, append_collective_frees, append_collective_uses},
+    {Op::vocabulary_forward, append_collective_takes, append_collective_frees, append_collective_uses},
+    {Op::vocabulary_backward, append_collective_takes, append_collective_frees, append_collective_uses},
+    {Op::fetch_forward, append_fetched<true>, none, append_fetched<false>},
+    {Op::fetch_backward, append_parameters, none, none},
+    {Op::evict_forward, none, append_parameters, append_parameters},
+    {Op::evict_backward, none, append_parameters, append_parameters},
+    {Op::offload_gradients, none, append_streamed_gradients, append_gradients},
+    {Op::reduce, none, none, none},
+    {Op::validate, none, none, none},
+    {Op::step, none, none, none},
+    {Op::undo, none, none, none},
+}};
+
+constexpr bool are_in_the_order_of_ops() {
+  for (std::size_t i = 0; i < buffer_rules.size(); ++i) {
+    if (buffer_rules[i].op != static_cast<Op>(i)) return false;
+  }
+  return true;
+}
+static_assert(are_in_the_order_of_ops());
+
+const BufferRule& rule_of(Op op) {
+  return buffer_rules[static_cast<std::size_t>(op)];
+}
+
 }  // namespace
 
 bool is_persistent(const Schedule& schedule, BufferKind kind) {
@@ -185,143 +292,18 @@ std::string_view name_of(BufferKind kind) {
 }
 
 void append_takes(const Schedule& schedule, const ActionOnRank& node, std::vector<SymbolicBuffer>& out) {
-  const Scope scope{schedule, node.action};
-  switch (node.action.op) {
-    case Op::forward:
-      return append_forward_takes(scope, out);
-    case Op::backward:
-    case Op::backward_input:
-      return append_backward_takes(scope, out);
-    case Op::recompute:
-      append_activations(scope, out);
-      if (!scope.has_output()) out.push_back(scope.buffer(BufferKind::logits));
-      return;
-    case Op::embed_forward:
-    case Op::embed_backward:
-    case Op::vocabulary_forward:
-    case Op::vocabulary_backward:
-      return append_collective_takes(scope, out);
-    case Op::receive_forward:
-      return out.push_back(scope.buffer(BufferKind::input));
-    case Op::receive_backward:
-      return out.push_back(scope.buffer(BufferKind::output_gradient));
-    case Op::receive_checkpoint:
-      return out.push_back(scope.buffer(BufferKind::checkpoint));
-    case Op::reload_activations:
-      return out.push_back(scope.buffer(BufferKind::offloadable));
-    case Op::fetch_forward:
-      if (schedule.streams_parameters) out.push_back(scope.of_stage(BufferKind::parameters));
-      return;
-    case Op::fetch_backward:
-      return out.push_back(scope.parameters());
-    case Op::backward_weight:
-    case Op::send_forward:
-    case Op::send_backward:
-    case Op::send_checkpoint:
-    case Op::offload_activations:
-    case Op::evict_forward:
-    case Op::evict_backward:
-    case Op::offload_gradients:
-    case Op::reduce:
-    case Op::validate:
-    case Op::step:
-    case Op::undo:
-      return;
-  }
+  rule_of(node.action.op).takes({schedule, node.action}, out);
 }
 
 void append_frees(const Schedule& schedule, const ActionOnRank& node, std::vector<SymbolicBuffer>& out) {
-  const Scope scope{schedule, node.action};
-  switch (node.action.op) {
-    case Op::forward:
-      if (keeps_key_values(scope) && scope.is_last_slice()) append_earlier_slices(scope, BufferKind::key_values, out);
-      if ((schedule.forward_only || schedule.backward) && scope.has_input())
-        out.push_back(scope.buffer(BufferKind::input));
-      return;
-    case Op::backward:
-    case Op::backward_input:
-      return append_backward_frees(scope, out);
-    case Op::embed_forward:
-    case Op::embed_backward:
-    case Op::vocabulary_forward:
-    case Op::vocabulary_backward:
-      return append_collective_frees(scope, out);
-    case Op::backward_weight:
-      if (!scope.completes_weight_gradient()) return;
-      append_activations(scope, out);
-      out.push_back(scope.buffer(BufferKind::weight_operands));
-      return;
-    case Op::send_forward:
-      return out.push_back(scope.buffer(BufferKind::output));
-    case Op::send_backward:
-      return out.push_back(scope.buffer(BufferKind::input_gradient));
-    case Op::send_checkpoint:
-      return out.push_back(scope.buffer(BufferKind::checkpoint));
-    case Op::offload_activations:
-      return out.push_back(scope.buffer(BufferKind::offloadable));
-    case Op::evict_forward:
-    case Op::evict_backward:
-      return out.push_back(scope.parameters());
-    case Op::offload_gradients:
-      if (schedule.streams_parameters) out.push_back(scope.of_stage(BufferKind::gradients));
-      return;
-    case Op::recompute:
-    case Op::receive_forward:
-    case Op::receive_backward:
-    case Op::receive_checkpoint:
-    case Op::reload_activations:
-    case Op::fetch_forward:
-    case Op::fetch_backward:
-    case Op::reduce:
-    case Op::validate:
-    case Op::step:
-    case Op::undo:
-      return;
-  }
+  rule_of(node.action.op).frees({schedule, node.action}, out);
 }
 
 void append_uses(const Schedule& schedule, const ActionOnRank& node, std::vector<SymbolicBuffer>& out) {
   const Scope scope{schedule, node.action};
-  switch (node.action.op) {
-    case Op::forward:
-    case Op::backward:
-    case Op::backward_input:
-    case Op::backward_weight:
-    case Op::recompute:
-      append_compute_uses(scope, out);
-      break;
-    case Op::embed_forward:
-    case Op::embed_backward:
-    case Op::vocabulary_forward:
-    case Op::vocabulary_backward:
-      append_collective_uses(scope, out);
-      break;
-    case Op::send_forward:
-    case Op::send_backward:
-    case Op::send_checkpoint:
-    case Op::offload_activations:
-    case Op::evict_forward:
-    case Op::evict_backward:
-      append_frees(schedule, node, out);
-      break;
-    case Op::offload_gradients:
-      out.push_back(scope.of_stage(BufferKind::gradients));
-      break;
-    case Op::fetch_forward:
-      if (!schedule.streams_parameters) out.push_back(scope.of_stage(BufferKind::parameters));
-      break;
-    case Op::receive_forward:
-    case Op::receive_backward:
-    case Op::receive_checkpoint:
-    case Op::reload_activations:
-    case Op::fetch_backward:
-    case Op::reduce:
-    case Op::validate:
-    case Op::step:
-    case Op::undo:
-      break;
-  }
-  append_takes(schedule, node, out);
+  const BufferRule& rule = rule_of(node.action.op);
+  rule.uses(scope, out);
+  rule.takes(scope, out);
 }
 
 std::vector<SymbolicBuffer> takes(const Schedule& schedule, const ActionOnRank& node) {
