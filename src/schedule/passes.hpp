@@ -9,6 +9,8 @@
 
 namespace penstock {
 
+bool gives_input_gradient(Op op);  ///< B or I
+
 /// Puts R directly before the backward of the stages marked: their forward then keeps the stage's input only. With
 /// slices all Rs of a micro-batch, ascending, stand before its first backward.
 /// @throws Error bad_input unless there is one entry per (backward) stage.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "schedule/passes.hpp"
 #include "schedule/schedule_index.hpp"
 #include "schedule/semantics.hpp"
 
@@ -17,10 +18,6 @@ namespace {
 /// A place in one sequence for all ranks: the slot, and in it the turn.
 using Turn = std::pair<std::int32_t, std::int32_t>;
 enum SlotTurn : std::int32_t { embeds, forwards, forms_loss, starts_backward, backwards, ends_backward };
-
-bool gives_input_gradient(Op op) {
-  return op == Op::backward || op == Op::backward_input;
-}
 
 /// Puts the forwards and backwards of all ranks into slots, as early as stages and lists allow: of each rank at most
 /// one forward in a slot, and behind it at most one backward. What else a list has goes with the action before it.
