@@ -3,14 +3,12 @@
 
 #include <string_view>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
+#include "base/size_check.hpp"
 
 namespace penstock {
 namespace {
-
-void check_at_least_one(std::string_view name, std::int32_t value) {
-  if (value < 1) fail(ExitCode::bad_input, "{} is {}; it must be at least 1", name, value);
-}
 
 void check_share(std::string_view name, double value) {
   if (!(value >= 0 && value <= 1)) fail(ExitCode::bad_input, "{} is {}; it must be from 0 to 1", name, value);
@@ -91,9 +89,9 @@ void check_exchange(const CostShape& shape) {
   }
   if (shape.forward_stages.size() % shape.pipeline != 0 || !shape.backward_stages.empty()) {
     fail(ExitCode::bad_input,
-         "{} stages over {} ranks; the attention exchange needs as many stages on each rank, and the same in both "
+         "{} over {}; the attention exchange needs as many stages on each rank, and the same in both "
          "passes",
-         shape.forward_stages.size(), shape.pipeline);
+         counted(shape.forward_stages.size(), "stage"), counted(shape.pipeline, "rank"));
   }
 }
 

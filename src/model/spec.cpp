@@ -5,23 +5,20 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/size_check.hpp"
 
 namespace penstock {
 namespace {
 
-void check_positive(const char* key, std::int32_t value) {
-  if (value < 1) fail(ExitCode::bad_input, "model.{} is {}; it must be at least 1", key, value);
-}
-
 void check_sizes(const ModelSpec& spec) {
-  check_positive("layers", spec.layers);
-  check_positive("hidden", spec.hidden);
-  check_positive("heads", spec.heads);
-  check_positive("kv_heads", spec.kv_heads);
-  check_positive("head_size", spec.head_size);
-  check_positive("ffn", spec.ffn);
-  check_positive("vocabulary", spec.vocabulary);
-  if (spec.family == Family::gpt2) check_positive("positions", spec.positions);
+  check_at_least_one("model.layers", spec.layers);
+  check_at_least_one("model.hidden", spec.hidden);
+  check_at_least_one("model.heads", spec.heads);
+  check_at_least_one("model.kv_heads", spec.kv_heads);
+  check_at_least_one("model.head_size", spec.head_size);
+  check_at_least_one("model.ffn", spec.ffn);
+  check_at_least_one("model.vocabulary", spec.vocabulary);
+  if (spec.family == Family::gpt2) check_at_least_one("model.positions", spec.positions);
 }
 
 void check_heads(const ModelSpec& spec) {
