@@ -111,6 +111,9 @@ class Executor {
     Seconds waited{0};  // inside the action, in the current run; written by the compute lane
   };
   class Preparation;
+  /// Resolves, once, the addresses and predecessors of every action of the list.
+  static std::vector<Prepared> prepare(const Schedule& schedule, const RankPlan& plan,
+                                       const ExecutorResources& resources);
   /// Of one run: told by the completing threads; shared with their callbacks, which may outlive a failed run.
   struct Progress {
     std::mutex mutex;
