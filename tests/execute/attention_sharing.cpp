@@ -2,73 +2,25 @@
 // Runs on 2 and 4 ranks, which share their attention.
 #include "execute/attention_sharing.hpp"
 
-#include <cmath>
-#include <cstring>
-#include <map>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "execute/outcome.hpp"
 #include "execute/tiny_run.hpp"
-#include "execute/tiny_training.hpp"
 
 namespace penstock {
 namespace {
 
+using test::expect_near;
+using test::expect_same;
+using test::Outcome;
 using test::Tied;
 using test::tiny_model;
 using test::tiny_run;
-using test::TinyTraining;
-
-constexpr auto no_delays = DelayOptions{};
-constexpr std::int32_t one_thread = 1;
-
-struct Outcome {
-  std::vector<double> losses;
-  std::vector<double> norms;
-  std::map<std::string, std::string> parameters;
-};
-
-Outcome train(const RunShape& shape, const Communicator& world, DelayOptions delays = no_delays,
-              std::int32_t threads = one_thread) {
-  TinyTraining training{shape, world, delays, threads};
-  Outcome outcome;
-  for (int step = 1; step <= 2; ++step) {
-    training.step(step);
-    outcome.norms.push_back(training.work.norm().norm);
-    for (const double loss : training.losses()) outcome.losses.push_back(loss);
-  }
-  EXPECT_EQ(training.state.peak_device_bytes(), training.plan.training.ranks[training.state.place().coordinate].peak);
-  outcome.parameters = training.parameters();
-  return outcome;
-}
-
-std::vector<float> floats_of(const std::string& bytes) {
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
-
-/// |a - b| / |b| by the Euclidean norm.
-double relative_error(const std::string& a, const std::string& b) {
-  const auto x = floats_of(a);
-  const auto y = floats_of(b);
-  double difference = 0;
-  double norm = 0;
-  for (std::size_t i = 0; i < y.size(); ++i) {
-    difference += std::pow(static_cast<double>(x.at(i)) - static_cast<double>(y[i]), 2);
-    norm += std::pow(static_cast<double>(y[i]), 2);
-  }
-  return std::sqrt(difference / norm);
-}
-
-void expect_same(const Outcome& actual, const Outcome& expected) {
-  EXPECT_EQ(actual.losses, expected.losses);
-  EXPECT_EQ(actual.norms, expected.norms);
-  EXPECT_TRUE(actual.parameters == expected.parameters);
-}
+using test::train;
 
 class AttentionSharingOfRanks : public testing::TestWithParam<Family> {
  protected:
@@ -84,26 +36,10 @@ class AttentionSharingOfRanks : public testing::TestWithParam<Family> {
   }
   Outcome alone() const { return train(shape(Exchange::none, {}), world_); }
 
-  /// Parts are merged in another order: 1e-6 of a loss; of a norm, and of weights after two steps of AdamW, whose first
-  /// steps have the size of the learning rate whatever the gradient's, 1e-5.
-  void expect_near(const Outcome& actual, const Outcome& expected) const {
-    ASSERT_EQ(actual.losses.size(), expected.losses.size());
-    for (std::size_t i = 0; i < expected.losses.size(); ++i) {
-      EXPECT_NEAR(actual.losses[i], expected.losses[i], 1e-6 * std::abs(expected.losses[i]));
-    }
-    for (std::size_t i = 0; i < expected.norms.size(); ++i) {
-      EXPECT_NEAR(actual.norms[i], expected.norms[i], 1e-5 * expected.norms[i]);
-    }
-    for (const auto& [name, bytes] : expected.parameters) {
-      // Gradients that are zero but for rounding become steps of the size of the learning rate.
-      if (name.ends_with("key/bias")) continue;
-      EXPECT_LT(relative_error(actual.parameters.at(name), bytes), 1e-4) << name;
-    }
-  }
-
   Communicator world_ = Communicator::world();
 };
 
+// Parts of attention are merged in another order.
 TEST_P(AttentionSharingOfRanks, TrainsAsRanksThatShareNothing) {
   const Outcome expected = alone();
 

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs on 1, 2, 3 and 4 ranks, which share the vocabulary of a tiny model.
-#include <cmath>
-#include <cstring>
-#include <map>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -11,61 +7,20 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "execute/outcome.hpp"
 #include "execute/tiny_run.hpp"
 #include "execute/tiny_training.hpp"
 
 namespace penstock {
 namespace {
 
+using test::expect_near;
+using test::expect_same;
 using test::Tied;
 using test::tiny_model;
 using test::tiny_run;
 using test::TinyTraining;
-
-struct Outcome {
-  std::vector<double> norms;
-  std::vector<double> losses;
-  std::map<std::string, std::string> parameters;
-};
-
-Outcome train(const RunShape& shape, const Communicator& world, DelayOptions delays = {}, std::int32_t threads = 1) {
-  TinyTraining training{shape, world, delays, threads};
-  Outcome outcome;
-  for (int step = 1; step <= 2; ++step) {
-    training.step(step);
-    outcome.norms.push_back(training.work.norm().norm);
-    for (const double loss : training.losses()) outcome.losses.push_back(loss);
-  }
-  EXPECT_EQ(training.state.peak_device_bytes(), training.plan.training.ranks[training.state.place().coordinate].peak);
-  outcome.parameters = training.parameters();
-  return outcome;
-}
-
-void expect_same(const Outcome& actual, const Outcome& expected) {
-  EXPECT_EQ(actual.norms, expected.norms);
-  EXPECT_EQ(actual.losses, expected.losses);
-  ASSERT_EQ(actual.parameters.size(), expected.parameters.size());
-  for (const auto& [name, bytes] : expected.parameters) {
-    EXPECT_TRUE(actual.parameters.at(name) == bytes) << name << " differs";
-  }
-}
-
-std::vector<float> floats(const std::string& bytes) {
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
-
-/// The distance of two lists over the norm of the second.
-double distance(const std::vector<float>& a, const std::vector<float>& b) {
-  double difference = 0;
-  double norm = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    difference += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
-    norm += double{b[i]} * b[i];
-  }
-  return std::sqrt(difference / norm);
-}
+using test::train;
 
 class SharedVocabularyTest : public testing::Test {
  protected:
@@ -89,20 +44,7 @@ TEST_P(SharedByRanks, GivesTheStepsOfAModelInOnePiece) {
   const auto plain = train(plain_shape, world_);
   const auto shared = train(shape(GetParam()), world_);
 
-  ASSERT_EQ(shared.losses.size(), plain.losses.size());
-  for (std::size_t i = 0; i < plain.losses.size(); ++i) {
-    EXPECT_NEAR(shared.losses[i], plain.losses[i], 1e-6 * plain.losses[i]) << i;
-  }
-  for (std::size_t i = 0; i < plain.norms.size(); ++i)
-    EXPECT_NEAR(shared.norms[i], plain.norms[i], 1e-5 * plain.norms[i]);
-  ASSERT_EQ(shared.parameters.size(), plain.parameters.size());
-  for (const auto& [name, bytes] : plain.parameters) {
-    ASSERT_EQ(shared.parameters.at(name).size(), bytes.size()) << name;
-    // AdamW divides by the root of the second moment: a gradient that is zero but for rounding (that of a key's bias)
-    // becomes a whole step, whatever its sign.
-    if (name.ends_with("key/bias")) continue;
-    EXPECT_LT(distance(floats(shared.parameters.at(name)), floats(bytes)), 1e-4) << name;
-  }
+  expect_near(shared, plain);
 }
 
 TEST_P(SharedByRanks, GivesTheSameBitsDelayedAndOnTwoThreads) {

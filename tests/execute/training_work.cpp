@@ -4,9 +4,6 @@
 #include "execute/training_work.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "execute/outcome.hpp"
 #include "execute/tiny_run.hpp"
 #include "execute/tiny_training.hpp"
 #include "schedule/kinds.hpp"
@@ -21,40 +19,14 @@
 namespace penstock {
 namespace {
 
+using test::expect_same;
+using test::Outcome;
 using test::Tied;
 using test::tiny_model;
 using test::tiny_run;
 using test::TinyTraining;
+using test::train;
 using Poison = TrainingWork::Poison;
-
-/// What must not depend on the layout.
-struct Outcome {
-  std::vector<double> norms;
-  std::vector<double> losses;
-  std::map<std::string, std::string> parameters;
-};
-
-Outcome train(const RunShape& shape, const Communicator& world, DelayOptions delays = {}, std::int32_t threads = 1) {
-  TinyTraining training{shape, world, delays, threads};
-  Outcome outcome;
-  for (int step = 1; step <= 2; ++step) {
-    training.step(step);
-    outcome.norms.push_back(training.work.norm().norm);
-    for (const double loss : training.losses()) outcome.losses.push_back(loss);
-  }
-  EXPECT_EQ(training.state.peak_device_bytes(), training.plan.training.ranks[training.state.place().coordinate].peak);
-  outcome.parameters = training.parameters();
-  return outcome;
-}
-
-void expect_same(const Outcome& actual, const Outcome& expected) {
-  EXPECT_EQ(actual.norms, expected.norms);
-  EXPECT_EQ(actual.losses, expected.losses);
-  ASSERT_EQ(actual.parameters.size(), expected.parameters.size());
-  for (const auto& [name, bytes] : expected.parameters) {
-    EXPECT_TRUE(actual.parameters.at(name) == bytes) << name << " differs";
-  }
-}
 
 class TrainingWorkTest : public testing::Test {
  protected:
