@@ -13,8 +13,7 @@ class Delays(ApplicationTest):
                                              "testing.delays": {"seed": 11, "longest": 0.002}}), timeout=400)
         self.assert_finished(run)
         self.assertEqual(len(run.losses()), 500)
-        self.assertEqual(run.losses(), whole.losses())
-        self.assertEqual(run.weights(), whole.weights())
+        self.assert_same(run, whole)
 
 
 if __name__ == "__main__":

@@ -147,17 +147,7 @@ class Layouts(ApplicationTest):
         whole = self.train(1, changes)
         self.assert_finished(whole)
         self.assertEqual(len(whole.losses()), 3)
-        expected = whole.weights()
-        for name, (ranks, layout) in (layouts or LAYOUTS).items():
-            with self.subTest(layout=name):
-                run = self.train(ranks, merged(changes, layout))
-                self.assert_finished(run)
-                self.assertEqual(run.losses(), whole.losses())
-                weights = run.weights()
-                self.assertEqual(weights.keys(), expected.keys())
-                self.assertEqual([k for k in weights if weights[k] != expected[k]], [])
-                for rank in run.summary()["ranks"]:
-                    self.assertEqual(rank["peak_device_bytes"], rank["planned_device_bytes"])
+        self.assert_same_in_all(layouts or LAYOUTS, changes, whole)
         return whole
 
     def check_slices(self, model, tolerance, cutting="even"):
@@ -189,16 +179,11 @@ class Layouts(ApplicationTest):
                 run = self.train(ranks, merged(base, layout))
                 self.assert_finished(run)
                 self.assert_near(run, alone, tolerance)
-                for rank in run.summary()["ranks"]:
-                    self.assertEqual(rank["peak_device_bytes"], rank["planned_device_bytes"])
+                self.assert_planned(run)
                 again = self.train(ranks, merged(merged(base, layout),
                                                  {"testing.delays": {"seed": 5, "longest": 0.002},
                                                   "device.threads": 2}))
-                self.assert_finished(again)
-                self.assertEqual(again.losses(), run.losses())
-                weights = run.weights()
-                others = again.weights()
-                self.assertEqual([k for k in weights if weights[k] != others[k]], [])
+                self.assert_same(again, run)
 
     def test_shared_attention_of_llama_in_bf16(self):
         self.check_shared_attention({"precision": "bf16"}, 1e-2)
@@ -225,9 +210,7 @@ class Layouts(ApplicationTest):
                                            "schedule": {"kind": "spipe", "backward_stages": 5}}),
                          environment=environment)
         if run.code == 0:
-            whole = self.train(1, saved)
-            self.assertEqual(run.losses(), whole.losses())
-            self.assertEqual(run.weights(), whole.weights())
+            self.assert_same(run, self.train(1, saved))
         return run
 
     def test_parameters_of_other_nodes_by_get(self):

@@ -17,10 +17,8 @@ class RecomputeTest(ApplicationTest):
         """Measured bytes of each rank, which are those planned."""
         run = self.train(3, merged(WIDE, changes))
         self.assert_finished(run)
-        ranks = run.summary()["ranks"]
-        for rank in ranks:
-            self.assertEqual(rank["peak_device_bytes"], rank["planned_device_bytes"])
-        return run.losses(), [rank["peak_device_bytes"] for rank in ranks]
+        self.assert_planned(run)
+        return run.losses(), [rank["peak_device_bytes"] for rank in run.summary()["ranks"]]
 
     def assert_falls(self, changes, modes):
         runs = [self.peaks(merged(changes, {"memory.recompute": mode})) for mode in modes]
@@ -47,7 +45,7 @@ class RecomputeTest(ApplicationTest):
             deck = self.deck(merged(WIDE, {"memory.recompute_by_stage": ["full", "none"]}))
             refused = self.penstock([command, str(deck)])
             self.assertEqual(refused.returncode, 2, refused.stdout)
-            self.assertIn("memory.recompute_by_stage: has 2 entries; pipeline 3 x virtual 1 = 3 stages need one each",
+            self.assertIn("memory.recompute_by_stage: has 2 entries; pipeline 3 x virtual 1 = 3 stages: give one for each",
                           refused.stdout)
 
     def test_a_list_that_does_not_match_a_schedule_file_is_refused_with_numbers(self):

@@ -18,11 +18,6 @@ class Resume(ApplicationTest):
         self.assert_finished(run)
         return run
 
-    def assert_same(self, run, whole):
-        self.assert_finished(run)
-        self.assertEqual(run.losses(), whole.losses())
-        self.assertEqual(run.weights(), whole.weights())
-
     def test_auto_starts_fresh_and_then_goes_on_bitwise_on_another_layout(self):
         whole = self.whole_run()
         directory = self.folder / "resumed"

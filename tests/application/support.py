@@ -102,3 +102,24 @@ class ApplicationTest(unittest.TestCase):
 
     def assert_finished(self, run):
         self.assertEqual(run.code, 0, run.output)
+
+    def assert_same(self, run, expected):
+        """A finished run with the losses, norms and weights of another, to the bit."""
+        self.assert_finished(run)
+        self.assertEqual(run.losses(), expected.losses())
+        weights, wanted = run.weights(), expected.weights()
+        self.assertEqual(weights.keys(), wanted.keys())
+        self.assertEqual([name for name in wanted if weights[name] != wanted[name]], [])
+
+    def assert_planned(self, run):
+        """The device memory that was measured is the planned one, to the byte."""
+        for rank in run.summary()["ranks"]:
+            self.assertEqual(rank["peak_device_bytes"], rank["planned_device_bytes"])
+
+    def assert_same_in_all(self, layouts, changes, expected):
+        """The deck `changes` gives what the run `expected` gave in every layout, each (ranks, changes), as planned."""
+        for name, (ranks, layout) in layouts.items():
+            with self.subTest(layout=name):
+                run = self.train(ranks, merged(changes, layout))
+                self.assert_same(run, expected)
+                self.assert_planned(run)
