@@ -10,6 +10,7 @@
 #include "app/measured_rates.hpp"
 #include "app/text_file.hpp"
 #include "app/with_mpi.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "config/hardware_file.hpp"
@@ -25,8 +26,8 @@ Bytes host_memory() {
 
 /// What measured figures cannot say of themselves.
 std::string source_of(const MeasureCommand& command, const Kernels& kernels, int ranks, bool one_machine) {
-  return fmt::format("penstock measure {}, {} x {}, {} threads a rank{}", program_version(), ranks,
-                     kernels.description(), command.threads,
+  return fmt::format("penstock measure {}, {} x {}, {} a rank{}", program_version(), ranks, kernels.description(),
+                     counted(command.threads, "thread"),
                      one_machine ? "; links between nodes: those inside, there was one machine" : "");
 }
 
@@ -40,9 +41,8 @@ void note_busy_processors(const MeasureCommand& command, const Communicator& wor
   const int threads = world.split_by_machine().size() * command.threads;
   const auto processors = static_cast<int>(std::thread::hardware_concurrency());
   if (world.rank() != 0 || threads <= processors) return;
-  log::note(
-      "{} threads measure on {} processors, in turns: the figures are those of ranks that get in each other's way",
-      threads, processors);
+  log::note("{} measure on {}, in turns: the figures are those of ranks that get in each other's way",
+            counted(threads, "thread"), counted(processors, "processor"));
 }
 
 HardwareOptions measure_all(const MeasureCommand& command, const Communicator& world) {

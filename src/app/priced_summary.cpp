@@ -2,10 +2,12 @@
 #include "app/priced_summary.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/counted.hpp"
 namespace penstock {
 namespace {
 
@@ -55,8 +57,8 @@ std::string to_json(const PricedSummary& summary) {
 }
 
 std::string to_text(const PricedSummary& summary) {
-  auto text = fmt::format("\n{}: {} steps of schedule {} on the priced device\n", summary.reason, summary.steps.size(),
-                          summary.schedule);
+  auto text = fmt::format("\n{}: {} of schedule {} on the priced device\n", summary.reason,
+                          counted(std::ssize(summary.steps), "step"), summary.schedule);
   text += fmt::format(
       "step: simulated {:.4f} s; measured {:.4f} s at best ({:+.2f} %), {:.4f} s on average ({:+.2f} %)\n\n",
       summary.simulated_step.value, summary.fastest_step().value,

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/counted.hpp"
+
 namespace penstock {
 namespace {
 
@@ -16,7 +18,8 @@ std::string line_of(const PlanResult& result) {
   const SearchCounts& counts = result.counts;
   const std::string best =
       result.best.empty() ? "none fits yet" : fmt::format("best {:.4g} s", result.best[0].step.value);
-  return fmt::format("{} of {} layouts, {} simulated, {}", counts.decided(), counts.candidates, counts.simulated, best);
+  return fmt::format("{} of {}, {} simulated, {}", counts.decided(), counted(counts.candidates, "layout"),
+                     counts.simulated, best);
 }
 
 }  // namespace

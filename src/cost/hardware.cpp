@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/counted.hpp"
+
 namespace penstock {
 namespace {
 
@@ -15,8 +17,9 @@ void check_efficiencies(const ProductFigures& products, BrokenRules& broken) {
   const auto sizes = products.sizes.size();
   const bool is_one_figure = figures == 1 && sizes == 0;
   if (!is_one_figure && (figures == 0 || figures != sizes)) {
-    broken.add({"products.efficiency", "products.sizes"},
-               "has {} figures for {} sizes; give one figure for each size, or one and no sizes", figures, sizes);
+    broken.add(
+        {"products.efficiency", "products.sizes"}, "has {} for {}; give one figure for each size, or one and no sizes",
+        counted(static_cast<std::int64_t>(figures), "figure"), counted(static_cast<std::int64_t>(sizes), "size"));
   }
   const auto descent = std::adjacent_find(products.sizes.begin(), products.sizes.end(), std::greater_equal<>{});
   if (descent != products.sizes.end()) {

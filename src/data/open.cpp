@@ -174,8 +174,8 @@ OpenedData open_data(const std::vector<std::string>& paths, const OpenOptions& o
 }
 
 std::string description_of(const DataSummary& summary) {
-  return fmt::format("{}: {}, {}, {}, {} tokens", summary.key, name_of(summary.kind),
-                     counted_files(summary.files.size()), to_text(summary.bytes()), summary.tokens);
+  return fmt::format("{}: {}, {}, {}, {}", summary.key, name_of(summary.kind), counted_files(summary.files.size()),
+                     to_text(summary.bytes()), counted(summary.tokens, "token"));
 }
 
 std::vector<std::string> shared_files(const DataSummary& one, const DataSummary& other) {

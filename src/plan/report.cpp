@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/counted.hpp"
 #include "schedule/kinds.hpp"
 
 namespace penstock {
@@ -33,10 +34,10 @@ std::string row_text(const PlannedLayout& best, const PlannedLayout& layout) {
 
 std::string counts_text(const SearchCounts& counts) {
   return fmt::format(
-      "{} candidates: {} need too much memory by their closed forms, {} by their lists, {} on the host; {} are behind "
+      "{}: {} need too much memory by their closed forms, {} by their lists, {} on the host; {} behind "
       "by their closed forms; {} simulated\n",
-      counts.candidates, counts.over_memory_bound, counts.over_memory, counts.over_host_memory, counts.over_time_bound,
-      counts.simulated);
+      counted(counts.candidates, "candidate"), counts.over_memory_bound, counts.over_memory, counts.over_host_memory,
+      counts.over_time_bound, counts.simulated);
 }
 
 }  // namespace
@@ -102,8 +103,8 @@ std::string to_text(const PlanResult& result) {
 }
 
 std::string no_fit_text(const PlanRequest& request, const PlanResult& result, const std::string& would_fit) {
-  std::string text = fmt::format("none of {} candidates fits into the {} of a device", result.counts.candidates,
-                                 to_text(request.capacity));
+  std::string text = fmt::format("none of {} fits into the {} of a device",
+                                 counted(result.counts.candidates, "candidate"), to_text(request.capacity));
   if (result.closest) {
     const ModelledRun& run = result.closest->run;
     text += fmt::format("; the closest needs at least {}: {}, {}, {}", to_text(result.closest->peak_device),

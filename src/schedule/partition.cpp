@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 
 namespace penstock {
@@ -29,10 +30,9 @@ Partition even_partition(std::int32_t layers, std::int32_t stages) {
   if (stages < 1) fail(ExitCode::bad_input, "a pipeline of {} stages was asked for; it has at least 1", stages);
   if (layers < stages) {
     fail(ExitCode::bad_input,
-         "{} layers cannot fill {} stages (pipeline ranks x virtual stages): every stage needs a layer; use at most {} "
-         "stages "
-         "or a deeper model",
-         layers, stages, layers);
+         "{} cannot fill {} (pipeline ranks x virtual stages): every stage needs a layer; use at most {} or a deeper "
+         "model",
+         counted(layers, "layer"), counted(stages, "stage"), counted(layers, "stage"));
   }
   std::vector<std::int32_t> per_stage(static_cast<std::size_t>(stages), layers / stages);
   for (std::int32_t stage = 0; stage < layers % stages; ++stage) ++per_stage[static_cast<std::size_t>(stage)];
@@ -42,13 +42,14 @@ Partition even_partition(std::int32_t layers, std::int32_t stages) {
 Partition listed_partition(std::int32_t layers, const std::vector<std::int32_t>& per_stage) {
   for (std::size_t stage = 0; stage < per_stage.size(); ++stage) {
     if (per_stage[stage] < 1) {
-      fail(ExitCode::bad_input, "stage {} is given {} layers; every stage needs at least 1", stage, per_stage[stage]);
+      fail(ExitCode::bad_input, "stage {} is given {}; every stage needs at least 1", stage,
+           counted(per_stage[stage], "layer"));
     }
   }
   const auto sum = std::accumulate(per_stage.begin(), per_stage.end(), std::int64_t{0});
   if (sum != layers) {
-    fail(ExitCode::bad_input, "the layers per stage, {} = {}, are not the model's {} layers", sum_text(per_stage), sum,
-         layers);
+    fail(ExitCode::bad_input, "the layers per stage, {} = {}, are not the model's {}", sum_text(per_stage), sum,
+         counted(layers, "layer"));
   }
   return cut(per_stage);
 }

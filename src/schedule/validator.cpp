@@ -2,8 +2,10 @@
 #include "schedule/validator.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "schedule/semantics.hpp"
 #include "schedule/validator_rules.hpp"
@@ -142,7 +144,8 @@ void require_valid(const Schedule& schedule, const std::vector<Finding>& finding
   std::string text;
   for (std::size_t i = 0; i < std::min(findings.size(), most_shown); ++i) text += "\n" + findings[i].text;
   if (findings.size() > most_shown) text += fmt::format("\nand {} more", findings.size() - most_shown);
-  fail(ExitCode::damaged_input, "schedule '{}' cannot run ({} findings):{}", schedule.name, findings.size(), text);
+  fail(ExitCode::damaged_input, "schedule '{}' cannot run ({}):{}", schedule.name,
+       counted(std::ssize(findings), "finding"), text);
 }
 
 }  // namespace penstock

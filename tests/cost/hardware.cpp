@@ -130,7 +130,7 @@ TEST(HardwareFile, RefusesFiguresThatContradictEachOther) {
             "machine.yaml:2:35: device.reserve: 90.00 GiB leave nothing of the memory of 80.00 GiB");
   EXPECT_EQ(
       faults_of(text_with("efficiency: 0.8", "efficiency: [0.5, 0.8], sizes: [64]")),
-      "machine.yaml:3:38: products.efficiency: has 2 figures for 1 sizes; give one figure for each size, or one and "
+      "machine.yaml:3:38: products.efficiency: has 2 figures for 1 size; give one figure for each size, or one and "
       "no sizes");
   EXPECT_EQ(faults_of(text_with("efficiency: 0.8", "efficiency: [0.5, 0.8], sizes: [64, 64]")),
             "machine.yaml:3:57: products.sizes: 64 stands before 64; sizes must ascend");

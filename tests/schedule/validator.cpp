@@ -496,5 +496,14 @@ TEST(RequireValid, ListsFindingsAndCountsTheRest) {
   EXPECT_NO_THROW(require_valid(base(), validate(base())));
 }
 
+TEST(RequireValid, CountsOneFindingAsOne) {
+  try {
+    require_valid(base(), {{Rule::coverage, Rank{0}, -1, "V2 rank 0: `0F0` is missing"}});
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("cannot run (1 finding):\nV2"));
+  }
+}
+
 }  // namespace
 }  // namespace penstock
