@@ -57,6 +57,10 @@ std::string to_json(const RunPlan& plan, const NodePlan& node, const TrainingDat
   return json.dump(2);
 }
 
+void print_notes(const std::vector<std::string>& notes) {
+  for (const auto& line : notes) fmt::print("note: {}\n", line);
+}
+
 void print_tables(const RunPlan& plan) {
   fmt::print("{}\n", layout_text(plan));
   for (const Rank rank : all<Rank>(plan.shape.pipeline)) {
@@ -83,18 +87,20 @@ Json priced_json(const Priced& priced, const PerRank<RankPlan>& plans) {
 
 /// What runs on the priced device is planned by the models of cost, for one replica.
 ExitCode check_priced(const CheckCommand& command) {
-  const auto [deck, hardware] = read_modelled_deck(command.deck, command.overrides);
+  const auto [deck, hardware, notes] = read_modelled_deck(command.deck, command.overrides);
   const Priced priced = price_valid(modelled_run(deck, hardware));
   const auto plans = plan_ranks(priced);
   if (command.json) {
     fmt::print("{}\n", priced_json(priced, plans).dump(2));
   } else {
+    print_notes(notes);
     for (const RankPlan& plan : plans) fmt::print("pipeline rank {}:\n{}\n\n", plan.rank, memory_table(plan));
   }
-  for (const RankPlan& plan : plans)
-    check_capacity(plan, device_capacity(deck, hardware), capacity_name(deck, hardware));
+  for (const RankPlan& plan : plans) {
+    check_capacity(plan, priced.schedule, device_capacity(deck, hardware), capacity_name(deck, hardware));
+  }
   if (!command.json) {
-    fmt::print("{}: the schedule is valid and the plan fits; start {} ranks\n", command.deck, plans.size());
+    fmt::print("{}: the schedule is valid and the plan fits; start {}\n", command.deck, counted(plans.size(), "rank"));
   }
   return ExitCode::finished;
 }
@@ -102,7 +108,7 @@ ExitCode check_priced(const CheckCommand& command) {
 }  // namespace
 
 ExitCode check(const CheckCommand& command) {
-  const auto deck = read_deck(command.deck, split_overrides(command.overrides).deck);
+  const auto [deck, notes] = read_noted_deck(command.deck, split_overrides(command.overrides).deck);
   if (deck.device.kind == DeviceKind::priced) return check_priced(command);
   refuse_hardware_overrides(command.overrides);
   refuse_what_cannot_run(deck);
@@ -113,7 +119,7 @@ ExitCode check(const CheckCommand& command) {
   const NodePlan node = largest_node(plan, deck);
   const Bytes capacity = node_capacity(deck);
   if (!command.json) {
-    for (const auto& line : notes_on(deck)) fmt::print("note: {}\n", line);
+    print_notes(notes);
     print_tables(plan);
     print_host(node, capacity);
     std::fflush(stdout);  // the tables come before an error
@@ -126,7 +132,7 @@ ExitCode check(const CheckCommand& command) {
     note_data(data);
   }
   check_fits(plan);
-  check_node(node.bytes, node.ranks, capacity);
+  check_node(node.bytes, node.ranks, capacity, plan.training.schedule);
   if (!command.json) {
     fmt::print("\n{}: the schedule is valid, the plan fits and the data can be read; start {}\n", command.deck,
                counted(world_size(deck), "rank"));

@@ -42,6 +42,12 @@ auto or_end_job(const Communicator& world, Work&& work, const BeforeEnd& before_
   }
 }
 
+/// What a rank waits for in a part of its run ("step 3"): the actions of a list that are `pending`, or where there are
+/// none what is done between lists.
+inline std::string pending_in(const std::string& part, const std::string& pending) {
+  return pending.empty() ? fmt::format("other ranks or files in {}", part) : fmt::format("{} of {}", pending, part);
+}
+
 /// A watchdog that ends the job when `progress` stands still for `limit`, with what is `pending` then.
 inline std::unique_ptr<Watchdog> end_job_without_progress(Seconds limit, std::function<std::int64_t()> progress,
                                                           std::function<std::string()> pending,

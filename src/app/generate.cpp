@@ -26,15 +26,16 @@ Deck deck_for_generation(const GenerateCommand& command, const Communicator& wor
     auto overrides = command.overrides;
     const auto schedule = parse_deck(header.deck, command.checkpoint).schedule;
     // The layout is what was started: it comes last, over what the checkpoint's deck or the user says.
-    for (const char* value : {"parallel={pipeline: 1, data: 1}", "training.global_batch=1", "training.micro_batch=1"}) {
+    for (const char* value : {"parallel={pipeline: 1, data: 1}", "training.global_batch=1", "training.micro_batch=1",
+                              "memory.recompute_by_stage=null"}) {
       overrides.emplace_back(value);
     }
     overrides.push_back(fmt::format("schedule={{kind: seq1f1b, slices: {}, cutting: {}}}", schedule.slices,
                                     deck_name(schedule.cutting)));
     const auto layers = parse_deck(header.deck, command.checkpoint, overrides).model.layers;
     if (world.size() > layers) {
-      fail(ExitCode::bad_input, "{} ranks were started, but the model has {}: start at most {}", world.size(),
-           counted(layers, "layer"), counted(layers, "rank"));
+      fail(ExitCode::bad_input, "{} started, but the model has {}: start at most {}",
+           counted(world.size(), "rank was", "ranks were"), counted(layers, "layer"), counted(layers, "rank"));
     }
     overrides.push_back(fmt::format("parallel.pipeline={}", world.size()));
     return parse_deck(header.deck, command.checkpoint, overrides);

@@ -33,7 +33,7 @@ constexpr std::array<Kind, 8> kinds{{
     {&PlannedHostBytes::staging, "gradients on their way", more_nodes},
     {&PlannedHostBytes::activations, "offloaded activations", "set memory.offload_activations: 0"},
     {&PlannedHostBytes::snapshot, "snapshot of a checkpoint", more_nodes},
-    {&PlannedHostBytes::devices, "memory of host devices", "set memory.recompute: full, or memory.parameters: host"},
+    {&PlannedHostBytes::devices, "memory of host devices", more_nodes},
 }};
 
 /// The gradient of a tied head that comes from another rank.
@@ -43,6 +43,16 @@ Bytes tied_staging(const RunPlan& plan, Rank rank) {
   const bool is_remote = ranks[Stage{0}] != ranks[schedule.last_stage(Pass::backward)];
   if (!plan.shape.model.tie_embeddings || !is_remote || rank != ranks[Stage{0}]) return Bytes{0};
   return Bytes{std::int64_t{plan.shape.model.vocabulary} * plan.shape.model.hidden * size_of(DType::f32)};
+}
+
+/// What would leave less on host devices.
+std::string device_changes(const Schedule& training) {
+  std::string changes;
+  if (keeps_activations(training)) changes += "set memory.recompute: full, or ";
+  const bool has_several_stages = training.shape.stages > training.shape.ranks;
+  const bool may_stream = !training.streams_parameters && !training.shares_vocabulary;
+  if (has_several_stages && may_stream) changes += "set memory.parameters: host, or ";
+  return changes;
 }
 
 }  // namespace
@@ -83,16 +93,19 @@ Bytes node_capacity(const Deck& deck) {
   return deck.memory.host ? std::min(*deck.memory.host, total) : total;
 }
 
-void check_node(const PlannedHostBytes& of_node, std::int32_t ranks, Bytes capacity) {
+void check_node(const PlannedHostBytes& of_node, std::int32_t ranks, Bytes capacity, const Schedule& training) {
   if (of_node.total() <= capacity) return;
   const auto largest = std::max_element(
       kinds.begin(), kinds.end(), [&](const Kind& a, const Kind& b) { return of_node.*a.bytes < of_node.*b.bytes; });
-  const bool keeps_previous = of_node.previous.value > 0;
+  std::string changes;
+  if (of_node.previous.value > 0) changes += "set memory.rollback: inverse, or ";
+  if (largest->bytes == &PlannedHostBytes::devices) changes += device_changes(training);
+  if (largest->bytes != &PlannedHostBytes::previous) changes += largest->advice;
   fail(ExitCode::does_not_fit,
        "a node with {} needs {} ({} bytes) of host memory, and has {} ({} bytes; memory.host, or what the machine "
-       "gives). It is for:\n{}To fit, {}{}.",
+       "gives). It is for:\n{}To fit, {}.",
        counted(ranks, "rank"), to_text(of_node.total()), of_node.total().value, to_text(capacity), capacity.value,
-       host_memory_table(of_node), keeps_previous ? "set memory.rollback: inverse, or " : "", largest->advice);
+       host_memory_table(of_node), changes);
 }
 
 NodePlan largest_node(const RunPlan& plan, const Deck& deck) {
@@ -112,7 +125,7 @@ void check_own_node(const RunPlan& plan, const Deck& deck, const Communicator& w
   const auto own = planned_host_bytes(plan, world.rank());
   PlannedHostBytes of_node;
   for (const Kind& kind : kinds) of_node.*kind.bytes = Bytes{machine.sum((own.*kind.bytes).value)};
-  jointly(world, [&] { check_node(of_node, machine.size(), node_capacity(deck)); });
+  jointly(world, [&] { check_node(of_node, machine.size(), node_capacity(deck), plan.training.schedule); });
 }
 
 }  // namespace penstock

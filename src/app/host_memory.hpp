@@ -38,8 +38,9 @@ std::string host_memory_table(const PlannedHostBytes& bytes);
 /// The memory of this node for its ranks: memory.host, or less where the machine has less.
 Bytes node_capacity(const Deck& deck);
 
-/// @throws Error does_not_fit if `ranks` ranks of a node need more than `capacity`, with the table and what to change
-void check_node(const PlannedHostBytes& of_node, std::int32_t ranks, Bytes capacity);
+/// @throws Error does_not_fit if `ranks` ranks of a node need more than `capacity`, with the table and what of a run of
+/// `training` could be changed
+void check_node(const PlannedHostBytes& of_node, std::int32_t ranks, Bytes capacity, const Schedule& training);
 
 /// The ranks of the largest node, if each has parallel.ranks_per_node, or all ranks are on one.
 struct NodePlan {

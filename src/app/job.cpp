@@ -52,7 +52,7 @@ RunShape run_shape(const Deck& deck, const std::string& deck_path) {
   shape.schedule = deck.schedule;
   if (deck.schedule.file) shape.schedule_csv = read_text(*deck.schedule.file);
   if (deck.schedule.weight_gradients == WeightGradients::placed) shape.durations = expected_durations(deck, deck_path);
-  shape.recompute = deck.memory.recompute;
+  shape.recompute = deck.memory.recompute.value_or(Recompute::none);
   shape.recompute_by_stage = deck.memory.recompute_by_stage;
   shape.offload_activations = deck.memory.offload_activations;
   shape.stream_parameters = deck.memory.parameters == Place::host;
@@ -78,8 +78,7 @@ void check_ranks(const Deck& deck, int started) {
   if (started == wanted) return;
   fail(ExitCode::bad_input,
        "{} started, but parallel.pipeline {} x parallel.data {} = {}: start with mpirun -n {}, or change parallel",
-       started == 1 ? "1 rank was" : fmt::format("{} ranks were", started), deck.parallel.pipeline, deck.parallel.data,
-       wanted, wanted);
+       counted(started, "rank was", "ranks were"), deck.parallel.pipeline, deck.parallel.data, wanted, wanted);
 }
 
 std::string layout_text(const RunPlan& plan) {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "app/job.hpp"
 #include "app/text_file.hpp"
@@ -60,9 +61,10 @@ std::string absolute_hardware_path(const Deck& deck, const std::string& deck_pat
   return std::filesystem::absolute(path_of_hardware(*deck.hardware, deck_path)).lexically_normal().string();
 }
 
-ModelledDeck read_modelled_deck(const std::string& path, const std::vector<std::string>& overrides) {
+ModelledDeck read_modelled_deck(const std::string& path, const std::vector<std::string>& overrides, DeckUse use) {
   const auto split = split_overrides(overrides);
-  ModelledDeck modelled{read_deck(path, split.deck, DeckUse::model), {}};
+  auto [deck, notes] = read_noted_deck(path, split.deck, use);
+  ModelledDeck modelled{std::move(deck), {}, std::move(notes)};
   modelled.hardware = hardware_of(modelled.deck, path, split.hardware);
   return modelled;
 }
@@ -82,7 +84,7 @@ ModelledRun modelled_run(const Deck& deck, const HardwareOptions& hardware) {
   run.schedule = deck.schedule;
   if (deck.schedule.file) run.schedule_csv = read_text(*deck.schedule.file);
   run.layers_per_stage = deck.parallel.layers_per_stage;
-  run.recompute = deck.memory.recompute;
+  run.recompute = deck.memory.recompute.value_or(Recompute::none);
   run.recompute_by_stage = deck.memory.recompute_by_stage;
   run.micro_batches = micro_batches(deck);
   run.steps_wait = steps_wait(deck);

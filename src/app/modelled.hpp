@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "config/checks.hpp"
 #include "config/deck.hpp"
 #include "cost/hardware.hpp"
 #include "plan/modelled_run.hpp"
@@ -16,12 +17,14 @@ namespace penstock {
 /// A deck and the machine that its run is counted on.
 struct ModelledDeck {
   Deck deck;
-  HardwareOptions hardware;  ///< unit hardware if the deck names none
+  HardwareOptions hardware;        ///< unit hardware if the deck names none
+  std::vector<std::string> notes;  ///< as of NotedDeck
 };
 
 /// Reads a deck, and the hardware file that it names; overrides `hardware.node.devices=4` are of keys of that file.
 /// @throws Error bad_input with a line for every fault of the one or the other file
-ModelledDeck read_modelled_deck(const std::string& path, const std::vector<std::string>& overrides = {});
+ModelledDeck read_modelled_deck(const std::string& path, const std::vector<std::string>& overrides = {},
+                                DeckUse use = DeckUse::model);
 
 /// The hardware that a deck names: a file relative to the working directory, or else to the folder of the deck. Unit
 /// hardware if it names none. `overrides` as of SplitOverrides::hardware.

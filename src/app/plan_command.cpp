@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "config/listing.hpp"
 #include "plan/report.hpp"
+#include "schedule/kinds.hpp"
 
 namespace penstock {
 namespace {
@@ -43,9 +44,11 @@ Deck deck_of(Deck deck, const ModelledRun& run) {
   deck.training.micro_batch = run.cost.micro_batch;
   deck.schedule = run.schedule;
   deck.schedule.exchange = run.cost.exchange;
+  if (run.cost.exchange != Exchange::none) deck.schedule.exchange_grain = run.cost.exchange_grain;
   deck.schedule.vocabulary_parallel = run.cost.vocabulary_parallel;
   deck.memory.recompute = run.recompute;
   deck.memory.recompute_by_stage.reset();
+  if (entry_of(run.schedule.kind).limits.streams_parameters) deck.memory.parameters.reset();
   deck.memory.offload_activations = run.cost.offload_ratio;
   return deck;
 }
@@ -89,13 +92,13 @@ std::string whole_text(const PlannedLayout& best) {
 }  // namespace
 
 ExitCode plan(const PlanCommand& command) {
-  const ModelledDeck modelled = read_modelled_deck(command.deck, command.overrides);
+  const ModelledDeck modelled = read_modelled_deck(command.deck, command.overrides, DeckUse::search);
   const PlanRequest request = request_of(modelled);
   const PlanResult result = search_shown(request, modelled.deck.plan.rows);
   if (result.counts.candidates == 0) {
     fail(ExitCode::bad_input,
          "{}: no layout of plan.devices {} keeps all rules: pipeline x tensor x context x data is their number, "
-         "micro_batch x data divides training.global_batch {}, stages are at most the {} layers, tensor divides the "
+         "micro_batch x data divides training.global_batch {}, stages are at most the layers, {}, tensor divides the "
          "heads "
          "and context the sequence, experts are those of a mixture, and slices and virtual stages as each kind takes "
          "them "

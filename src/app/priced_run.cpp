@@ -8,6 +8,7 @@
 #include "app/modelled.hpp"
 #include "app/run_directory.hpp"
 #include "app/text_file.hpp"
+#include "base/counted.hpp"
 #include "base/log.hpp"
 #include "comm/agreement.hpp"
 #include "trace/trace_file.hpp"
@@ -17,11 +18,10 @@ namespace {
 
 void check_ranks(const Deck& deck, const Communicator& world) {
   if (world.size() == deck.parallel.pipeline) return;
-  fail(
-      ExitCode::bad_input,
-      "{} ranks were started, but a priced run takes one for each rank of a pipeline, parallel.pipeline {}: start with "
-      "mpirun -n {}, or change parallel (replicas are alike: one is run)",
-      world.size(), deck.parallel.pipeline, deck.parallel.pipeline);
+  fail(ExitCode::bad_input,
+       "{} started, but a priced run takes one for each rank of a pipeline, parallel.pipeline {}: start with "
+       "mpirun -n {}, or change parallel (replicas are alike: one is run)",
+       counted(world.size(), "rank was", "ranks were"), deck.parallel.pipeline, deck.parallel.pipeline);
 }
 
 Priced price_on_all_ranks(const Deck& deck, const HardwareOptions& hardware, const Communicator& world) {
@@ -45,7 +45,9 @@ Bytes checked_capacity(const Deck& deck, const HardwareOptions& hardware, const 
                        const Communicator& world) {
   const Bytes capacity = device_capacity(deck, hardware);
   jointly(world, [&] {
-    for (const RankPlan& plan : schedule.plans()) check_capacity(plan, capacity, capacity_name(deck, hardware));
+    for (const RankPlan& plan : schedule.plans()) {
+      check_capacity(plan, schedule.schedule(), capacity, capacity_name(deck, hardware));
+    }
   });
   return capacity;
 }
@@ -80,9 +82,9 @@ void PricedRun::refuse_other_hardware() const {
 
 void PricedRun::start() {
   const auto& shape = schedule_.schedule().shape;
-  log::note("schedule {}: {} ranks, {} micro-batches, {} slices; simulated step {:.4f} s, times scaled by {}",
-            schedule_.schedule().name, shape.ranks, shape.micro_batches, shape.slices, simulated_.step.value,
-            deck_.device.time_scale);
+  log::note("schedule {}: {}, {}, {}; simulated step {:.4f} s, times scaled by {}", schedule_.schedule().name,
+            counted(shape.ranks, "rank"), counted(shape.micro_batches, "micro-batch", "micro-batches"),
+            counted(shape.slices, "slice"), simulated_.step.value, deck_.device.time_scale);
   log::note("device: {}", rank_.device_description());
   start_run_directory(deck_, EarlierRun::move_away, *world_);
   if (world_->rank() == 0) metrics_.emplace(path_in_run(deck_, "metrics.csv"), 0);
@@ -92,7 +94,8 @@ void PricedRun::start() {
   }
   watchdog_ = end_job_without_progress(
       deck_.training.watchdog, [this] { return steps_.load() + rank_.executor().completed(); },
-      [this] { return rank_.executor().pending(); }, before_end());
+      [this] { return pending_in(fmt::format("step {}", steps_.load() + 1), rank_.executor().pending()); },
+      before_end());
 }
 
 BeforeEnd PricedRun::before_end() const {

@@ -83,13 +83,14 @@ std::string headline(const Simulation& simulation) {
   const auto& schedule = simulation.priced.schedule;
   const std::string experts = shape.expert > 1 ? fmt::format(" (experts over {})", shape.expert) : "";
   return fmt::format(
-      "{}, {:.3g} x 10^9 parameters; {}, {} micro-batches of {} x {} tokens in {}; {}; pipeline {} x tensor {} "
+      "{}, {:.3g} x 10^9 parameters; {}, {} of {} x {} in {}; {}; pipeline {} x tensor {} "
       "x "
-      "context {} x data {} = {} devices{}\n",
+      "context {} x data {} = {}{}\n",
       model_name(deck.model), static_cast<double>(parameter_count(shape.model)) / 1e9, schedule.name,
-      schedule.shape.micro_batches, shape.micro_batch, shape.sequence, counted(shape.slices, "slice"),
-      simulation.modelled.hardware.name, shape.pipeline, shape.tensor, shape.context, shape.data,
-      shape.pipeline * shape.devices() * shape.data, experts);
+      counted(schedule.shape.micro_batches, "micro-batch", "micro-batches"), shape.micro_batch,
+      counted(shape.sequence, "token"), counted(shape.slices, "slice"), simulation.modelled.hardware.name,
+      shape.pipeline, shape.tensor, shape.context, shape.data,
+      counted(shape.pipeline * shape.devices() * shape.data, "device"), experts);
 }
 
 std::string time_text(const Simulation& simulation, Seconds time) {
@@ -136,11 +137,12 @@ std::string host_text(const Simulation& simulation) {
   for (const SimulatedRank& rank : simulation.step.ranks) most = std::max(most, rank.peak_host);
   const Bytes needed = most * node.devices;
   if (needed <= node.host_memory) return {};
-  return fmt::format("note: {} devices of a node need up to {} of host memory, and it has {}\n", node.devices,
-                     to_text(needed), to_text(node.host_memory));
+  return fmt::format("note: a node of {} needs up to {} of host memory, and it has {}\n",
+                     counted(node.devices, "device"), to_text(needed), to_text(node.host_memory));
 }
 
 void print_report(const Simulation& simulation, int columns) {
+  for (const auto& line : simulation.modelled.notes) fmt::print("note: {}\n", line);
   fmt::print("{}\n{}\n{}{}", headline(simulation), figures_text(simulation), ranks_text(simulation),
              host_text(simulation));
   if (simulation.fits()) {
@@ -186,7 +188,7 @@ ExitCode simulate(const SimulateCommand& command) {
     print_report(simulation, command.columns);
   }
   std::fflush(stdout);  // what follows may end on standard error
-  check_capacity(simulation.largest(), simulation.capacity(),
+  check_capacity(simulation.largest(), simulation.priced.schedule, simulation.capacity(),
                  capacity_name(simulation.modelled.deck, simulation.modelled.hardware));
   return ExitCode::finished;
 }

@@ -19,9 +19,9 @@ namespace penstock {
 namespace {
 
 /// Reads the deck on every rank, and refuses ranks that read another one or run another program.
-Deck read_deck_on_all_ranks(const TrainCommand& command, const Communicator& world) {
-  auto deck = jointly(world, [&] { return read_deck(command.deck, split_overrides(command.overrides).deck); });
-  const auto own = fmt::format("version {}, deck hash {:016x}", program_version(), deck_hash(deck));
+NotedDeck read_deck_on_all_ranks(const TrainCommand& command, const Communicator& world) {
+  auto noted = jointly(world, [&] { return read_noted_deck(command.deck, split_overrides(command.overrides).deck); });
+  const auto own = fmt::format("version {}, deck hash {:016x}", program_version(), deck_hash(noted.deck));
   const auto all = world.all_gather(own);
   jointly(world, [&] {
     if (own == all.front()) return;
@@ -29,7 +29,7 @@ Deck read_deck_on_all_ranks(const TrainCommand& command, const Communicator& wor
          "this rank has {}, rank 0 has {}: start the same program with the same deck and the same --set on all ranks",
          own, all.front());
   });
-  return deck;
+  return noted;
 }
 
 void refuse_resume(const TrainCommand& command) {
@@ -46,7 +46,8 @@ ExitCode run_priced(const TrainCommand& command, const Deck& deck, const Communi
 }
 
 ExitCode train_on_all_ranks(const TrainCommand& command, const Communicator& world) {
-  const auto deck = read_deck_on_all_ranks(command, world);
+  const auto noted = read_deck_on_all_ranks(command, world);
+  const Deck& deck = noted.deck;
   const bool is_priced = deck.device.kind == DeviceKind::priced;
   jointly(world, [&] {
     if (is_priced) return refuse_resume(command);
@@ -56,7 +57,7 @@ ExitCode train_on_all_ranks(const TrainCommand& command, const Communicator& wor
   });
   log::note("Penstock {}, {}, deck {}, run directory {}", program_version(), counted(world.size(), "rank"),
             command.deck, deck.output.directory);
-  for (const auto& line : notes_on(deck)) log::note("note: {}", line);
+  for (const auto& line : noted.notes) log::note("note: {}", line);
   if (is_priced) return run_priced(command, deck, world);
   TrainingRun run{deck, command.deck, world, command.resume};
   return run.run();

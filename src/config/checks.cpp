@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <numeric>
 
@@ -10,6 +11,7 @@
 
 #include "base/counted.hpp"
 #include "base/error.hpp"
+#include "config/key_needs.hpp"
 #include "config/words.hpp"
 #include "data/tokenizer.hpp"
 #include "schedule/kinds.hpp"
@@ -52,26 +54,25 @@ void check_head_size(const ModelOptions& model, BrokenRules& broken) {
 
 void check_experts(const ModelOptions& model, BrokenRules& broken) {
   if (model.experts == 0 && model.active_experts > 0) {
-    broken.add({"model.active_experts", "model.experts"}, "{} active experts of a model that has none; give experts",
-               model.active_experts);
+    broken.add({"model.active_experts", "model.experts"}, "{} of a model that has none; give experts",
+               counted(model.active_experts, "active expert"));
   }
   if (model.experts == 0) return;
   if (model.active_experts < 1 || model.active_experts > model.experts) {
-    broken.add({"model.active_experts", "model.experts"}, "{} active experts of {}; choose from 1 to {}",
-               model.active_experts, model.experts, model.experts);
+    broken.add({"model.active_experts", "model.experts"}, "{} of {}; choose from 1 to {}",
+               counted(model.active_experts, "active expert"), model.experts, model.experts);
   }
   if (model.family == Family::gpt2) {
-    broken.add({"model.experts", "model.family"}, "{} experts, but family gpt2 has none; use family llama",
-               model.experts);
+    broken.add({"model.experts", "model.family"}, "{}, but family gpt2 has none; use family llama",
+               counted(model.experts, "expert"));
   }
 }
 
 void check_positions(const Deck& deck, BrokenRules& broken) {
   const std::int32_t positions = deck.model.positions.value_or(deck.training.sequence);
   if (deck.model.family == Family::gpt2 && positions < deck.training.sequence) {
-    broken.add({"model.positions", "training.sequence"},
-               "{} positions are less than sequence {}; raise positions or leave it out", positions,
-               deck.training.sequence);
+    broken.add({"model.positions", "training.sequence"}, "{}, less than sequence {}; raise positions or leave it out",
+               counted(positions, "position"), deck.training.sequence);
   }
 }
 
@@ -100,8 +101,8 @@ void check_layers_per_stage(const Deck& deck, BrokenRules& broken) {
   const auto count = static_cast<std::int64_t>(list.size());
   if (!deck.schedule.file && count != stages) {
     broken.add({"parallel.layers_per_stage", "parallel.pipeline", "schedule.virtual"},
-               "has {}; pipeline {} x virtual {} = {} stages need one each", counted(count, "entry", "entries"),
-               deck.parallel.pipeline, deck.schedule.virtual_stages, stages);
+               "has {}; pipeline {} x virtual {} = {}: give one for each", counted(count, "entry", "entries"),
+               deck.parallel.pipeline, deck.schedule.virtual_stages, counted(stages, "stage"));
   }
   const std::int64_t sum = std::accumulate(list.begin(), list.end(), std::int64_t{0});
   if (sum != deck.model.layers) {
@@ -119,9 +120,8 @@ void check_pass_stages(const Deck& deck, std::string_view pass, std::int32_t of_
   const std::string key = fmt::format("schedule.{}_{}", pass, of_all ? "stages" : "virtual");
   const std::string count =
       of_all ? "" : fmt::format("pipeline {} x {}_virtual {} = ", deck.parallel.pipeline, pass, of_rank);
-  broken.add({key, "parallel.pipeline", "model.layers"},
-             "{}{} {} stages, but the model has {} layers; each stage needs at least one", count, stages, pass,
-             deck.model.layers);
+  broken.add({key, "parallel.pipeline", "model.layers"}, "{}{}, but the model has {}; each stage needs at least one",
+             count, counted(stages, fmt::format("{} stage", pass)), counted(deck.model.layers, "layer"));
 }
 
 /// The rules of stages where the two passes are cut each for itself.
@@ -131,9 +131,9 @@ void check_decoupled_stages(const Deck& deck, BrokenRules& broken) {
   check_pass_stages(deck, "backward", schedule.backward_virtual, schedule.backward_stages, broken);
   if (deck.parallel.layers_per_stage) {
     broken.add({"parallel.layers_per_stage", "schedule.kind"},
-               "lists the layers of {} stages, but {} cuts forward and backward pass each for itself, as evenly as it "
+               "lists the layers of {}, but {} cuts forward and backward pass each for itself, as evenly as it "
                "can; leave it out",
-               deck.parallel.layers_per_stage->size(), deck_name(schedule.kind));
+               counted(std::ssize(*deck.parallel.layers_per_stage), "stage"), deck_name(schedule.kind));
   }
 }
 
@@ -166,10 +166,10 @@ void check_recompute_by_stage(const Deck& deck, BrokenRules& broken) {
   const auto entries = static_cast<std::int64_t>(deck.memory.recompute_by_stage->size());
   if (entries == stages) return;
   const std::string_view name = is_decoupled ? "backward_virtual" : "virtual";
-  const std::string count =
-      counts_all ? fmt::format("schedule.backward_stages {}", stages)
-                 : fmt::format("pipeline {} x {} {} = {} stages", deck.parallel.pipeline, name, of_rank, stages);
-  broken.add({"memory.recompute_by_stage", "parallel.pipeline", "schedule.kind"}, "has {}; {} need one each",
+  const std::string count = counts_all ? fmt::format("schedule.backward_stages {}", stages)
+                                       : fmt::format("pipeline {} x {} {} = {}", deck.parallel.pipeline, name, of_rank,
+                                                     counted(stages, "stage"));
+  broken.add({"memory.recompute_by_stage", "parallel.pipeline", "schedule.kind"}, "has {}; {}: give one for each",
              counted(entries, "entry", "entries"), count);
 }
 
@@ -182,46 +182,26 @@ void check_kind(const Deck& deck, BrokenRules& broken) {
   }
 }
 
-/// What SlimPipe alone has: its ranks work in lockstep.
-void check_lockstep_options(const ScheduleOptions& schedule, BrokenRules& broken) {
-  if (schedule.exchange != Exchange::none && schedule.cutting == Cutting::balanced) {
-    broken.add({"schedule.exchange", "schedule.cutting"},
-               "is {}, which needs slices of equal length; with it leave out cutting: balanced",
-               deck_name(schedule.exchange));
-  }
-  if (!schedule.file && schedule.kind == ScheduleKind::slimpipe) return;
-  const std::string name = schedule.file ? "a schedule file" : fmt::format("schedule {}", deck_name(schedule.kind));
-  if (schedule.exchange != Exchange::none) {
-    broken.add({"schedule.exchange", "schedule.kind", "schedule.file"},
-               "is {}, which needs ranks that work in lockstep, as slimpipe's do; with {} leave it out",
-               deck_name(schedule.exchange), name);
-  }
-  if (schedule.vocabulary_parallel) {
-    broken.add({"schedule.vocabulary_parallel", "schedule.kind", "schedule.file"},
-               "is true, which needs ranks that work in lockstep, as slimpipe's do; with {} leave it out", name);
-  }
-}
-
-void check_weight_queue(const ScheduleOptions& schedule, BrokenRules& broken) {
-  if (schedule.weight_queue == WeightQueue::fixed || schedule.weight_gradients == WeightGradients::placed) return;
-  broken.add({"schedule.weight_queue", "schedule.weight_gradients"},
-             "is {}, but weight_gradients is {}: only those that are placed can wait in a queue; set weight_gradients: "
-             "placed",
-             deck_name(schedule.weight_queue), deck_name(schedule.weight_gradients));
+/// Ranks of a lockstep share whole slices of keys.
+void check_exchange(const ScheduleOptions& schedule, BrokenRules& broken) {
+  if (schedule.exchange == Exchange::none || schedule.cutting == Cutting::even) return;
+  broken.add({"schedule.exchange", "schedule.cutting"},
+             "is {}, which needs slices of equal length; with it leave out cutting: {}", deck_name(schedule.exchange),
+             deck_name(schedule.cutting));
 }
 
 void check_shares(const Deck& deck, BrokenRules& broken) {
   const auto& vocabulary = deck.model.vocabulary;
   if (!deck.schedule.vocabulary_parallel || !vocabulary || *vocabulary >= deck.parallel.pipeline) return;
   broken.add({"schedule.vocabulary_parallel", "model.vocabulary", "parallel.pipeline"},
-             "shares a vocabulary of {} over {} ranks; each rank needs one token at least",
-             counted(*vocabulary, "token"), deck.parallel.pipeline);
+             "shares a vocabulary of {} over {}; each rank needs one token at least", counted(*vocabulary, "token"),
+             counted(deck.parallel.pipeline, "rank"));
 }
 
 void check_slices(const Deck& deck, BrokenRules& broken) {
   if (deck.schedule.file || deck.schedule.slices <= deck.training.sequence) return;
-  broken.add({"schedule.slices", "training.sequence"}, "{} slices cannot be cut from sequences of {} tokens",
-             deck.schedule.slices, deck.training.sequence);
+  broken.add({"schedule.slices", "training.sequence"}, "{} cannot be cut from sequences of {}",
+             counted(deck.schedule.slices, "slice"), counted(deck.training.sequence, "token"));
 }
 
 void check_learning_rate(const TrainingOptions& training, BrokenRules& broken) {
@@ -229,10 +209,6 @@ void check_learning_rate(const TrainingOptions& training, BrokenRules& broken) {
   if (rate.minimum > rate.peak) {
     broken.add({"training.learning_rate.minimum", "training.learning_rate.peak"}, "minimum {} is above peak {}",
                rate.minimum, rate.peak);
-  }
-  if (rate.decay_steps && rate.decay != Decay::wsd) {
-    broken.add({"training.learning_rate.decay_steps", "training.learning_rate.decay"},
-               "belongs to decay wsd alone; leave it out, or choose wsd");
   }
 }
 
@@ -289,21 +265,16 @@ void check_tokenizer(const Deck& deck, BrokenRules& broken) {
 void check_validation(const Deck& deck, BrokenRules& broken) {
   if (deck.training.validate_every > 0 && deck.data.validation.empty()) {
     broken.add({"training.validate_every", "data.validation"},
-               "every {} steps, but data.validation is empty; name texts there, or set validate_every: 0",
-               deck.training.validate_every);
+               "every {}, but data.validation is empty; name texts there, or set validate_every: 0",
+               counted(deck.training.validate_every, "step"));
   }
 }
 
-/// The priced device alone has ranks that are late, and reads no data.
-void check_priced(const Deck& deck, BrokenRules& broken) {
+void check_late_rank(const Deck& deck, BrokenRules& broken) {
   const auto& late = deck.testing.delay_rank;
-  if (late && deck.device.kind != DeviceKind::priced) {
-    broken.add({"testing.delay_rank", "device.kind"}, "rank {} can be late on the priced device alone; leave it out",
-               *late);
-  } else if (late && *late >= deck.parallel.pipeline) {
-    broken.add({"testing.delay_rank", "parallel.pipeline"}, "there is no rank {} of {}; choose from 0 to {}", *late,
-               deck.parallel.pipeline, deck.parallel.pipeline - 1);
-  }
+  if (!late || *late < deck.parallel.pipeline) return;
+  broken.add({"testing.delay_rank", "parallel.pipeline"}, "there is no rank {} of {}; choose from 0 to {}", *late,
+             deck.parallel.pipeline, deck.parallel.pipeline - 1);
 }
 
 /// Which actions a rank has is known once there is a schedule (kill_place).
@@ -348,8 +319,7 @@ std::vector<BrokenRule> check_deck(const Deck& deck, DeckUse use) {
   check_stages(deck, broken);
   check_recompute_by_stage(deck, broken);
   check_kind(deck, broken);
-  check_lockstep_options(deck.schedule, broken);
-  check_weight_queue(deck.schedule, broken);
+  check_exchange(deck.schedule, broken);
   check_shares(deck, broken);
   check_slices(deck, broken);
   check_learning_rate(deck.training, broken);
@@ -357,9 +327,13 @@ std::vector<BrokenRule> check_deck(const Deck& deck, DeckUse use) {
   check_texts(deck, use, broken);
   check_tokenizer(deck, broken);
   check_validation(deck, broken);
-  check_priced(deck, broken);
+  check_late_rank(deck, broken);
   check_kill(deck, broken);
-  return broken.take();
+  auto rules = broken.take();
+  if (use == DeckUse::search) return rules;
+  auto needs = unmet_needs(deck, Unmet::refused);
+  rules.insert(rules.end(), std::make_move_iterator(needs.begin()), std::make_move_iterator(needs.end()));
+  return rules;
 }
 
 void refuse_what_cannot_run(const Deck& deck) {
@@ -379,52 +353,28 @@ void refuse_what_cannot_run(const Deck& deck) {
   refuse(deck.schedule.vocabulary_parallel && deck.memory.parameters == Place::host, "schedule.vocabulary_parallel",
          true, "with memory.parameters host set false");
   refuse_memory(deck.memory, refuse);
-  const bool streams = deck.schedule.kind == ScheduleKind::spipe || deck.schedule.kind == ScheduleKind::mobius;
-  const bool recomputes = deck.memory.recompute == Recompute::full || (!deck.schedule.file && streams);
-  refuse(deck.memory.offload_activations > 0 && recomputes, "memory.offload_activations",
+  refuse(deck.memory.offload_activations > 0 && recomputes_in_full(deck), "memory.offload_activations",
          deck.memory.offload_activations,
-         "with recompute: full, as mobius and spipe always have it, a forward keeps nothing that could leave; set 0");
+         "with recompute: full, as mobius and spipe always have it, R forms what could leave; set 0");
   if (!reasons.empty()) fail(ExitCode::bad_input, "{}", fmt::join(reasons, "\n"));
 }
 
-std::vector<std::string> notes_on(const Deck& deck) {
-  std::vector<std::string> notes;
+std::vector<BrokenRule> notes_on(const Deck& deck) {
+  BrokenRules surprises;
   const LearningRateOptions& rate = deck.training.optimizer.learning_rate;
   if (rate.warmup > deck.training.steps) {
-    notes.push_back(
-        fmt::format("training.learning_rate.warmup {} is longer than training.steps {}: the run ends before the "
-                    "peak is reached",
-                    rate.warmup, deck.training.steps));
+    surprises.add({"training.learning_rate.warmup", "training.steps"},
+                  "{}, more than training.steps {}: the run ends before the peak is reached",
+                  counted(rate.warmup, "step"), deck.training.steps);
   }
   if (rate.decay_steps.value_or(0) > deck.training.steps) {
-    notes.push_back(fmt::format(
-        "training.learning_rate.decay_steps {} is longer than training.steps {}: the learning rate falls from "
-        "the first step after the warm-up",
-        *rate.decay_steps, deck.training.steps));
+    surprises.add({"training.learning_rate.decay_steps", "training.steps"},
+                  "{}, more than training.steps {}: the learning rate falls from the first step after the warm-up",
+                  counted(*rate.decay_steps, "step"), deck.training.steps);
   }
-  if (rate.decay == Decay::constant && rate.minimum > 0) {
-    notes.push_back(fmt::format("training.learning_rate.minimum {} is not used with decay constant", rate.minimum));
-  }
-  if (deck.model.family == Family::gpt2 && deck.model.rope_theta != ModelOptions{}.rope_theta) {
-    notes.push_back(fmt::format("model.rope_theta {} is not used with family gpt2, whose positions are learned",
-                                deck.model.rope_theta));
-  }
-  if (deck.model.family == Family::llama && deck.model.positions) {
-    notes.push_back(fmt::format("model.positions {} is not used with family llama, whose positions are rotary",
-                                *deck.model.positions));
-  }
-  if (deck.memory.rollback != Rollback::copy && deck.training.optimizer.clip_mode == ClipMode::exact) {
-    notes.push_back(
-        fmt::format("memory.rollback {} is not used with training.clip_mode exact, which takes no step back",
-                    deck_name(deck.memory.rollback)));
-  }
-  if (deck.schedule.exchange_grain && deck.schedule.exchange == Exchange::none) {
-    notes.push_back(fmt::format("schedule.exchange_grain {} is not used with exchange none",
-                                deck_name(*deck.schedule.exchange_grain)));
-  }
-  if (deck.schedule.file && deck.schedule.virtual_stages > 1) {
-    notes.push_back("schedule.virtual is not used: schedule.file says which rank runs which stage");
-  }
+  auto notes = surprises.take();
+  auto idle = unmet_needs(deck, Unmet::noted);
+  notes.insert(notes.end(), std::make_move_iterator(idle.begin()), std::make_move_iterator(idle.end()));
   return notes;
 }
 

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/counted.hpp"
 #include "config/words.hpp"
 
 namespace penstock::config {
@@ -43,19 +45,27 @@ bool Faults::concern(std::string_view key) const {
   return dot != std::string_view::npos && concern(key.substr(0, dot));
 }
 
-std::string Faults::text(const std::string& file, const std::vector<std::string>& overrides) const {
+std::vector<std::string> Faults::lines(const std::string& file, const std::vector<std::string>& overrides) const {
   auto sorted = faults_;
   std::stable_sort(sorted.begin(), sorted.end(), stands_before);
-  std::string lines;
-  for (std::size_t i = 0; i < std::min(sorted.size(), most_lines); ++i) {
-    const Fault& fault = sorted[i];
-    if (i > 0) lines += '\n';
-    lines += place_text(fault.position, file, overrides) + ": ";
-    if (!fault.key.empty()) lines += fault.key + ": ";
-    lines += fault.reason;
+  std::vector<std::string> lines;
+  lines.reserve(sorted.size());
+  for (const Fault& fault : sorted) {
+    const std::string place = place_text(fault.position, file, overrides);
+    lines.push_back(fault.key.empty() ? fmt::format("{}: {}", place, fault.reason)
+                                      : fmt::format("{}: {}: {}", place, fault.key, fault.reason));
   }
-  if (sorted.size() > most_lines) lines += fmt::format("\n... and {} more faults", sorted.size() - most_lines);
   return lines;
+}
+
+std::string Faults::text(const std::string& file, const std::vector<std::string>& overrides) const {
+  auto shown_lines = lines(file, overrides);
+  if (shown_lines.size() > most_lines) {
+    const auto rest = static_cast<std::int64_t>(shown_lines.size() - most_lines);
+    shown_lines.resize(most_lines);
+    shown_lines.push_back("... and " + counted(rest, "more fault", "more faults"));
+  }
+  return fmt::format("{}", fmt::join(shown_lines, "\n"));
 }
 
 }  // namespace penstock::config

@@ -32,6 +32,8 @@ class Faults {
   bool concern(std::string_view key) const;
   /// A line for each fault, `file:line:column: key: reason`, in the order of the file, the overrides' after them.
   std::string text(const std::string& file, const std::vector<std::string>& overrides) const;
+  /// The same, each by itself and all of them.
+  std::vector<std::string> lines(const std::string& file, const std::vector<std::string>& overrides) const;
 
  private:
   std::vector<Fault> faults_;

@@ -23,6 +23,10 @@ left out has the default given here. `input/` holds decks to start from.
   `--set 'data.train=[doc, src]'`. It can be given many times; the last one counts.
 * **Faults** are shown all at once, as `file:line:column: key: reason`, before anything runs; the program then ends with exit
   code 2. A key or section that does not exist is a fault, never ignored.
+* **Keys without effect**: a value that asks for what the run would not do, such as `weight_grain: product` where no weight
+  gradients are placed, is a fault, too. One about what the run has no use for, such as `trace_steps` without a trace, is told at
+  the start, with its place. A default that is written out is taken, and so are sections that other commands read (`plan`,
+  `exposure`, `hardware`).
 * YAML's anchors, aliases, merge keys and tags are not read; a deck is one document of at most 1 MiB in UTF-8.
 
 The run's folder holds the deck as it was understood, every key written out, as `deck.yaml`.

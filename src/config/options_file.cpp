@@ -75,6 +75,13 @@ void OptionsFile::add(const std::vector<BrokenRule>& rules) {
   }
 }
 
+std::vector<std::string> OptionsFile::notes(const std::vector<BrokenRule>& rules, const std::string& file,
+                                            const std::vector<std::string>& overrides) const {
+  Faults placed;
+  for (const auto& rule : rules) placed.add(place_of(rule, reading_), rule.keys.front(), rule.reason);
+  return placed.lines(file, overrides);
+}
+
 void OptionsFile::throw_faults(const std::string& file, const std::vector<std::string>& overrides) const {
   if (!reading_.faults.empty()) fail(ExitCode::bad_input, "{}", reading_.faults.text(file, overrides));
 }

@@ -71,6 +71,10 @@ class OptionsFile {
   /// Adds broken rules, each at the place of its keys, unless one of these is faulty already.
   void add(const std::vector<BrokenRule>& rules);
 
+  /// A line for each rule, which is no fault, at the place of its keys: `file:line:column: key: reason`.
+  std::vector<std::string> notes(const std::vector<BrokenRule>& rules, const std::string& file,
+                                 const std::vector<std::string>& overrides) const;
+
   /// @throws Error bad_input with a line for every fault: `file:line:column: key: reason`.
   void throw_faults(const std::string& file, const std::vector<std::string>& overrides) const;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "execute/weight_schedule.hpp"
 #include "schedule/generators.hpp"
@@ -28,10 +29,11 @@ void check_file_shape(const RunShape& shape, const Schedule& schedule) {
   }
   if (of.ranks == shape.pipeline && of.micro_batches == shape.micro_batches()) return;
   fail(ExitCode::bad_input,
-       "schedule {} is for {} ranks and {} micro-batches, but the deck asks for parallel.pipeline {} and global_batch "
-       "{} / (micro_batch {} x data {}) = {} micro-batches",
-       schedule.name, of.ranks, of.micro_batches, shape.pipeline, shape.global_batch, shape.micro_batch, shape.replicas,
-       shape.micro_batches());
+       "schedule {} is for {} and {}, but the deck asks for parallel.pipeline {} and global_batch "
+       "{} / (micro_batch {} x data {}) = {}",
+       schedule.name, counted(of.ranks, "rank"), counted(of.micro_batches, "micro-batch", "micro-batches"),
+       shape.pipeline, shape.global_batch, shape.micro_batch, shape.replicas,
+       counted(shape.micro_batches(), "micro-batch", "micro-batches"));
 }
 
 Schedule compute_schedule(const RunShape& shape) {
@@ -46,16 +48,16 @@ Schedule compute_schedule(const RunShape& shape) {
 
 void check_slices(const RunShape& shape, const Schedule& schedule) {
   if (schedule.shape.slices <= shape.sequence) return;
-  fail(ExitCode::bad_input, "schedule {} cuts each sequence into {} slices, but training.sequence is {} tokens",
-       schedule.name, schedule.shape.slices, shape.sequence);
+  fail(ExitCode::bad_input, "schedule {} cuts each sequence into {}, but training.sequence is {}", schedule.name,
+       counted(schedule.shape.slices, "slice"), counted(shape.sequence, "token"));
 }
 
 void check_shares(const RunShape& shape, const Schedule& schedule) {
   if (!schedule.shares_vocabulary || shape.model.vocabulary >= schedule.shape.ranks) return;
   fail(ExitCode::bad_input,
-       "schedule {} shares the vocabulary over {} ranks, but model.vocabulary is {} tokens: each rank needs one at "
+       "schedule {} shares the vocabulary over {}, but model.vocabulary is {}: each rank needs one at "
        "least",
-       schedule.name, schedule.shape.ranks, shape.model.vocabulary);
+       schedule.name, counted(schedule.shape.ranks, "rank"), counted(shape.model.vocabulary, "token"));
 }
 
 /// A part without a product would be an action that does nothing: the file was written for another model.
@@ -66,9 +68,9 @@ void check_parts(const PlannedSchedule& training) {
     const std::int32_t parts = training.schedule.parts_of_weight(stage);
     if (parts <= products) continue;
     fail(ExitCode::bad_input,
-         "schedule {} cuts the weight gradients of stage {} into {} parts, but the stage's layers have {} matrix "
-         "products; cut them into at most as many parts",
-         training.schedule.name, stage, parts, products);
+         "schedule {} cuts the weight gradients of stage {} into {}, but the stage's layers have {}; "
+         "cut them into at most as many parts",
+         training.schedule.name, stage, counted(parts, "part"), counted(products, "matrix product"));
   }
 }
 
@@ -78,8 +80,8 @@ void cut_layers(RunPlan& plan, Schedule& compute) {
   plan.partition = plan.shape.layers_per_stage ? listed_partition(layers, *plan.shape.layers_per_stage)
                                                : even_partition(layers, compute.shape.stages);
   if (plan.partition.stages.size() != compute.shape.stages) {
-    fail(ExitCode::bad_input, "parallel.layers_per_stage lists {} stages, but the schedule has {}",
-         plan.partition.stages.size(), compute.shape.stages);
+    fail(ExitCode::bad_input, "parallel.layers_per_stage lists {}, but the schedule has {}",
+         counted(plan.partition.stages.size(), "stage"), compute.shape.stages);
   }
   plan.backward_partition = plan.partition;
   if (!compute.backward) return;
@@ -332,11 +334,17 @@ std::string text_on_stages(const RunPlan& plan, Rank rank) {
 
 void check_fits(const RunPlan& plan) {
   // The largest plan speaks for all: what is enough for it is enough for every rank.
+  const PlannedSchedule* of = &plan.training;
   const RankPlan* largest = &plan.training.ranks[Rank{0}];
   for (const auto* planned : {&plan.training, &plan.validation, &plan.generation}) {
-    for (const auto& rank : planned->ranks) largest = rank.peak > largest->peak ? &rank : largest;
+    for (const auto& rank : planned->ranks) {
+      if (rank.peak <= largest->peak) continue;
+      of = planned;
+      largest = &rank;
+    }
   }
-  check_capacity(*largest, plan.shape.device_capacity, "memory.device", text_on_stages(plan, largest->rank));
+  check_capacity(*largest, of->schedule, plan.shape.device_capacity, "memory.device",
+                 text_on_stages(plan, largest->rank));
 }
 
 Bytes generation_logits_bytes(const ModelSpec& model) {

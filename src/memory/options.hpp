@@ -35,10 +35,10 @@ constexpr std::array<EnumName<Rollback>, 2> enum_names(Rollback) {
 /// The section `memory` of a deck.
 struct MemoryOptions {
   Bytes device{std::int64_t{2} << 30};  ///< device memory that one rank may use
-  RecomputeList recompute_by_stage;     ///< takes the place of the next
+  RecomputeList recompute_by_stage;     ///< takes the place of recompute
   std::optional<Bytes> host;            ///< memory of a node that its ranks may use together
-  Recompute recompute = Recompute::none;
-  Place parameters = Place::device;  ///< of the working copy; mobius and spipe have it on the host whatever this says
+  std::optional<Recompute> recompute;   ///< none when absent; mobius and spipe are always full
+  std::optional<Place> parameters;      ///< of the working copy; the device when absent, with mobius and spipe the host
   Fetch fetch = Fetch::message;
   std::int32_t resident_stages = 2;    ///< stages whose parameters a device then holds at once
   double offload_activations = 0;      ///< share of the activations that waits on the host
@@ -62,13 +62,13 @@ void describe(Visitor& visit, MemoryOptions& options) {
   visit("recompute", options.recompute,
         {.help = "none: a forward keeps its activations; attention: all but the normed input and the queries of "
                  "attention; selective: all but those between the two products of the feed-forward layer; layers: each "
-                 "layer's input, and with slices its keys and values; full: the stage's input, as mobius and spipe "
-                 "always; the backward forms the rest again",
+                 "layer's input, and with slices its keys and values; full: the stage's input; the backward forms the "
+                 "rest again",
+         .when_absent = "none; mobius and spipe: full, always",
          .not_beside = "recompute_by_stage"});
-  visit(
-      "parameters", options.parameters,
-      {.help = "device: a stage's parameters stay on their device; host: they come from the host for each stay there, "
-               "as with mobius and spipe always"});
+  visit("parameters", options.parameters,
+        {.help = "device: a stage's parameters stay on their device; host: they come from the host for each stay there",
+         .when_absent = "device; mobius and spipe: host, always"});
   visit(
       "fetch", options.fetch,
       {.help = "how parameters on the host reach ranks of other nodes; message: their owner sends them; get: they are "

@@ -81,10 +81,13 @@ std::vector<MemoryEdge> memory_edges(const RankPlan& plan);
 /// What takes the bytes at the peak, one line per kind and size, largest first: for check, the log and errors.
 std::string memory_table(const RankPlan& plan);
 
-/// @throws Error does_not_fit if the plan's peak exceeds `capacity`, with the table and what to change. `name` is where
-/// the capacity stands; `more` is said after the table.
-void check_capacity(const RankPlan& plan, Bytes capacity, std::string_view name = "memory.device",
-                    std::string_view more = "");
+/// Whether a forward of the schedule keeps more than its stage's input: what memory.recompute: full would give up.
+bool keeps_activations(const Schedule& schedule);
+
+/// @throws Error does_not_fit if the peak of a rank of `schedule` exceeds `capacity`, with the table and what could be
+/// changed. `name` is where the capacity stands; `more` is said after the table.
+void check_capacity(const RankPlan& plan, const Schedule& schedule, Bytes capacity,
+                    std::string_view name = "memory.device", std::string_view more = "");
 
 /// The most bytes that are live at one place of the rank's list, the persistent ones included: at most the peak of
 /// plan_rank, which may leave holes. For planners, who need no addresses.

@@ -101,8 +101,8 @@ class Enumeration {
     for (const ScheduleKind kind : or_else(request_.search.kinds, all_kinds())) {
       run_.schedule = {};
       run_.schedule.kind = kind;
-      run_.schedule.early_recompute = request_.base.schedule.early_recompute;
-      run_.schedule.weight_grain = request_.base.schedule.weight_grain;
+      const bool recomputes_by_itself = entry_of(kind).limits.streams_parameters;
+      run_.schedule.early_recompute = recomputes_by_itself && request_.base.schedule.early_recompute;
       for (const std::int32_t slices : slices_of(entry_of(kind).limits)) {
         run_.schedule.slices = slices;
         for (const std::int32_t stages : virtual_of(entry_of(kind).limits)) add_stages(stages);
@@ -159,19 +159,24 @@ class Enumeration {
   void add_memory() {
     const GeneratorOptions options = generator_options(run_.schedule, run_.cost.pipeline, run_.micro_batches);
     if (is_another_kind(options) || !faults_of(run_.schedule.kind, options).empty()) return;
-    const bool recomputes_anyway =
-        run_.schedule.kind == ScheduleKind::mobius || run_.schedule.kind == ScheduleKind::spipe;
+    const bool recomputes_anyway = entry_of(run_.schedule.kind).limits.streams_parameters;
     const auto recomputes = recomputes_anyway ? std::vector{Recompute::full}
                                               : or_else(request_.search.recompute,
                                                         {Recompute::none, Recompute::attention, Recompute::selective,
                                                          Recompute::layers, Recompute::full});
     for (const Recompute recompute : recomputes) {
       run_.recompute = recompute;
-      for (const double offload : or_else(request_.search.offload_activations, {request_.base.cost.offload_ratio})) {
+      for (const double offload : offload_shares(recompute)) {
         run_.cost.offload_ratio = offload;
         add_weight_gradients();
       }
     }
+  }
+
+  /// What R forms again of a whole sequence has no time to leave before its backward.
+  std::vector<double> offload_shares(Recompute recompute) const {
+    if (recompute == Recompute::full && run_.schedule.slices == 1) return {0};
+    return or_else(request_.search.offload_activations, {request_.base.cost.offload_ratio});
   }
 
   void add_weight_gradients() {
@@ -180,6 +185,8 @@ class Enumeration {
          or_else(request_.search.weight_gradients, {request_.base.schedule.weight_gradients})) {
       run_.schedule.weight_gradients = where;
       if (!may_place) run_.schedule.weight_gradients = WeightGradients::whole;
+      const bool is_placed = run_.schedule.weight_gradients == WeightGradients::placed;
+      run_.schedule.weight_grain = is_placed ? request_.base.schedule.weight_grain : WeightGrain::whole;
       add_exchanges();
       if (!may_place) return;
     }

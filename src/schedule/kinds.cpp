@@ -18,8 +18,9 @@ namespace {
 
 constexpr std::int32_t any = KindLimits::any;
 // Their generators place the weight gradients.
-constexpr KindLimits one_stage_filled{.places_weight_gradients = false};
-constexpr KindLimits two_stages_filled{.least_virtual = 2, .most_virtual = 2, .places_weight_gradients = false};
+constexpr KindLimits one_stage_filled{.places_weight_gradients = false, .has_whole_backwards = false};
+constexpr KindLimits two_stages_filled{
+    .least_virtual = 2, .most_virtual = 2, .places_weight_gradients = false, .has_whole_backwards = false};
 
 constexpr auto table = std::to_array<KindEntry>({
     {ScheduleKind::gpipe, gpipe, {.most_virtual = any}, "all forwards, then all backwards"},
@@ -34,7 +35,10 @@ constexpr auto table = std::to_array<KindEntry>({
     {ScheduleKind::zb_v, zb_v, two_stages_filled, "zero bubble, the two stages of a rank in a V"},
     {ScheduleKind::v_half, v_half, two_stages_filled, "zb_v with half the activations"},
     {ScheduleKind::v_min, v_min, two_stages_filled, "zb_v with a third of the activations"},
-    {ScheduleKind::dualpipe_v, dualpipe_v, two_stages_filled, "DeepSeek's DualPipeV, the two stages of a rank in a V"},
+    {ScheduleKind::dualpipe_v,
+     dualpipe_v,
+     {.least_virtual = 2, .most_virtual = 2, .places_weight_gradients = false},
+     "DeepSeek's DualPipeV, the two stages of a rank in a V"},
     {ScheduleKind::hanayo,
      hanayo,
      {.least_virtual = 2, .most_virtual = any, .virtual_multiple = 2},
@@ -57,11 +61,11 @@ constexpr auto table = std::to_array<KindEntry>({
      add_slimpipe_faults},
     {ScheduleKind::mobius,
      mobius,
-     {.most_virtual = any, .slices = true, .places_weight_gradients = false},
+     {.most_virtual = any, .slices = true, .places_weight_gradients = false, .streams_parameters = true},
      "Mobius's, breadth_first with recomputation and parameters from the host"},
     {ScheduleKind::spipe,
      spipe,
-     {.slices = true, .two_partitions = true, .places_weight_gradients = false},
+     {.slices = true, .two_partitions = true, .places_weight_gradients = false, .streams_parameters = true},
      "SPipe's, forward and backward pass cut and dealt each for itself, parameters from the host"},
 });
 
@@ -121,16 +125,16 @@ void add_unused_faults(const KindEntry& entry, const GeneratorOptions& options, 
                                                              name)});
   }
   if (entry.limits.two_partitions) return;
-  const auto add = [&](const char* key, std::int32_t value) {
-    if (value == 1) return;
+  const auto add = [&](const char* key, std::int32_t value, bool is_asked) {
+    if (!is_asked) return;
     faults.push_back({key, fmt::format("{} has one partition of the layers; leave out {}, which is {}, and give "
                                        "virtual",
                                        name, key, value)});
   };
-  add("schedule.forward_virtual", options.forward_virtual);
-  add("schedule.backward_virtual", options.backward_virtual);
-  add("schedule.forward_stages", options.forward_stages.value_or(1));
-  add("schedule.backward_stages", options.backward_stages.value_or(1));
+  add("schedule.forward_virtual", options.forward_virtual, options.forward_virtual != 1);
+  add("schedule.backward_virtual", options.backward_virtual, options.backward_virtual != 1);
+  add("schedule.forward_stages", options.forward_stages.value_or(0), options.forward_stages.has_value());
+  add("schedule.backward_stages", options.backward_stages.value_or(0), options.backward_stages.has_value());
 }
 
 }  // namespace

@@ -33,6 +33,8 @@ struct KindLimits {
   bool forwards_first = false;          ///< takes the number of forwards before the first backward
   bool two_partitions = false;          ///< forward_virtual and backward_virtual, in place of virtual_stages
   bool places_weight_gradients = true;  ///< weight gradients may be put where ranks wait
+  bool has_whole_backwards = true;      ///< its lists hold B, which can be split
+  bool streams_parameters = false;      ///< they come from the host, and stages are recomputed in full
 };
 
 struct KindEntry {

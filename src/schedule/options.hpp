@@ -155,13 +155,6 @@ void describe(Visitor& visit, ScheduleOptions& options) {
          .unit = "slices of a stage",
          .range = at_least(1),
          .when_absent = "as many as keep every rank busy"});
-  visit("forward_virtual", options.forward_virtual,
-        {.help = "spipe: stages of one rank in the forward pass", .unit = "stages", .range = between(1, 1024)});
-  visit("backward_virtual", options.backward_virtual,
-        {.help = "spipe: stages of one rank in the backward pass; three times forward_virtual makes all time steps "
-                 "equally long",
-         .unit = "stages",
-         .range = between(1, 1024)});
   visit("forward_stages", options.forward_stages,
         {.help = "spipe: stages of the forward pass over all ranks, dealt to them in turn; need not be a multiple of "
                  "the ranks",
@@ -173,6 +166,17 @@ void describe(Visitor& visit, ScheduleOptions& options) {
          .unit = "stages",
          .range = between(1, 100000),
          .when_absent = "pipeline x backward_virtual"});
+  visit("forward_virtual", options.forward_virtual,
+        {.help = "spipe: stages of one rank in the forward pass",
+         .unit = "stages",
+         .range = between(1, 1024),
+         .not_beside = "forward_stages"});
+  visit("backward_virtual", options.backward_virtual,
+        {.help = "spipe: stages of one rank in the backward pass; three times forward_virtual makes all time steps "
+                 "equally long",
+         .unit = "stages",
+         .range = between(1, 1024),
+         .not_beside = "backward_stages"});
   visit(
       "early_recompute", options.early_recompute,
       {.help = "mobius, spipe: recompute a stage as soon as its input is there, in place of when its output's gradient "
@@ -182,8 +186,9 @@ void describe(Visitor& visit, ScheduleOptions& options) {
       {.help = "spipe: when the input of a backward stage goes to its rank; asynchronous: as soon as the forward pass "
                "has made it; synchronous: right before its use, as a baseline"});
   visit("split_backward", options.split_backward,
-        {.help =
-             "input and weight gradients as two actions, I and W, in place of B; the same as weight_gradients: split"});
+        {.help = "input and weight gradients as two actions, I and W, in place of B; the same as weight_gradients: "
+                 "split, and "
+                 "not beside other values of it"});
   visit("weight_gradients", options.weight_gradients,
         {.help =
              "whole: with those of inputs, B; split: directly behind them, I and W; placed: where the rank would wait, "

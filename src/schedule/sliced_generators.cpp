@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "schedule/generators_common.hpp"
@@ -199,10 +200,11 @@ void add_svpp_faults(const GeneratorOptions& options, std::vector<KindFault>& fa
   const auto why = asked < v * n
                        ? "the last stage has the last slice of a micro-batch only after virtual x slices forwards"
                        : "no rank waits for another with as many as the largest, and more would only keep more";
-  faults.push_back({"schedule.forwards_first",
-                    fmt::format("svpp with {} ranks, {} virtual stages and {} slices takes {} to {} forwards before "
-                                "the first backward, not {}: {}",
-                                options.pipeline, v, n, v * n, most, asked, why)});
+  faults.push_back(
+      {"schedule.forwards_first", fmt::format("svpp with {}, {} and {} takes {} to {} forwards before "
+                                              "the first backward, not {}: {}",
+                                              counted(options.pipeline, "rank"), counted(v, "virtual stage"),
+                                              counted(n, "slice"), v * n, most, asked, why)});
 }
 
 Schedule slimpipe(const GeneratorOptions& options) {
@@ -220,9 +222,9 @@ void add_slimpipe_faults(const GeneratorOptions& options, std::vector<KindFault>
   const std::int64_t below = options.slices / p * std::int64_t{p};
   const auto advice = below == 0 ? fmt::format("{}", p) : fmt::format("{} or {}", below, below + p);
   faults.push_back(
-      {"schedule.slices", fmt::format("slimpipe moves slices through the stages in groups of one a rank: {} slices "
-                                      "are no multiple of {} ranks; use {}",
-                                      options.slices, p, advice)});
+      {"schedule.slices", fmt::format("slimpipe moves slices through the stages in groups of one a rank: {} "
+                                      "cannot be dealt evenly to {} ranks; use {}",
+                                      counted(options.slices, "slice"), p, advice)});
 }
 
 }  // namespace penstock

@@ -32,6 +32,12 @@ class Generate(ApplicationTest):
             texts.append(done.stdout)
         self.assertEqual(*texts)
 
+    def test_a_mode_of_recomputation_for_each_stage_of_the_run_is_no_matter(self):
+        checkpoint = self.checkpoint({"schedule": {"kind": "gpipe", "virtual": 2},
+                                      "memory.recompute_by_stage": ["full", "none"]})
+        done = self.generate(2, checkpoint, "--tokens", "2")
+        self.assertEqual(done.returncode, 0, done.stdout)
+
     def test_the_layout_is_that_of_the_ranks_started(self):
         done = self.generate(1, self.checkpoint(), "--tokens", "2", "--set", "parallel.pipeline=2")
         self.assertEqual(done.returncode, 0, done.stdout)

@@ -28,6 +28,18 @@ class Plan(ApplicationTest):
         self.assertLess(step["step_seconds"], best["step_seconds"] * 1.02)
         self.assertGreaterEqual(max(rank["peak_device_bytes"] for rank in step["ranks"]), best["peak_device_bytes"])
 
+    def test_keys_that_the_best_has_no_use_for_are_not_in_its_deck(self):
+        # Each asks for what only some of the kinds can do.
+        asked = ("schedule.early_recompute=true", "schedule.weight_grain=product", "memory.parameters=device",
+                 "memory.offload_activations=0.5")
+        for kind in ("1f1b", "mobius"):
+            with self.subTest(kind=kind):
+                planned = self.plan(*(part for value in (f"plan.search.kinds=[{kind}]", *asked)
+                                      for part in ("--set", value)))
+                self.assertEqual(planned.returncode, 0, planned.stdout)
+                simulated = self.penstock(["simulate", str(self.planned)])
+                self.assertEqual(simulated.returncode, 0, simulated.stdout)
+
     def test_rows_are_in_the_order_of_their_steps_and_say_why_they_lost(self):
         planned = self.plan("--json")
         rows = json.loads(planned.stdout)["layouts"]

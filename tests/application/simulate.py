@@ -92,13 +92,13 @@ class Simulate(ApplicationTest):
                 (["schedule.kind=svpp", "schedule.slices=65"], "65 slices cannot be cut from sequences of 64 tokens"),
                 (["schedule.kind=slimpipe", "schedule.slices=4", "schedule.exchange=global",
                   "schedule.cutting=balanced"], "needs slices of equal length"),
-                (["schedule.kind=slimpipe", "schedule.slices=6", "parallel.pipeline=4"], "multiple"),
+                (["schedule.kind=slimpipe", "schedule.slices=6", "parallel.pipeline=4"], "dealt evenly"),
                 (["schedule.kind=spipe", "schedule.backward_virtual=7", "parallel.pipeline=4"],
                  "pipeline 4 x backward_virtual 7 = 28 backward stages, but the model has 24 layers"),
                 (["schedule.kind=spipe", "parallel.layers_per_stage=[12, 12]", "parallel.pipeline=2"],
                  "cuts forward and backward pass each for itself"),
-                (["schedule.exchange=global"], "with schedule 1f1b leave it out"),
-                (["schedule.vocabulary_parallel=true"], "with schedule 1f1b leave it out"),
+                (["schedule.exchange=global"], "schedule.exchange: is global, which needs ranks that work in lockstep"),
+                (["schedule.vocabulary_parallel=true"], "schedule.vocabulary_parallel: is true, which needs ranks that"),
                 (["hardware.node.devices=4"], "the deck names no hardware file"),
                 (["hardware=nowhere.yaml"], "nowhere.yaml: the hardware file cannot be opened")):
             with self.subTest(settings=settings):
@@ -107,11 +107,28 @@ class Simulate(ApplicationTest):
                 self.assertIn(reason, done.stdout)
 
     def test_train_names_all_that_is_for_simulation_alone(self):
-        run = self.train(1, {"parallel.tensor": 2,
-                             "memory": {"optimizer": "device", "offload_activations": 0.5, "recompute": "full"}})
+        run = self.train(1, {"parallel.tensor": 2, "memory.optimizer": "device"})
         self.assertEqual(run.code, 2, run.output)
-        for key in ("parallel.tensor", "memory.optimizer", "memory.offload_activations"):
-            self.assertIn(key, run.output)
+        for key in ("parallel.tensor", "memory.optimizer"):
+            self.assertIn(f"{key}: is ", run.output)
+        self.assertEqual(run.output.count("so far it is for simulate and plan alone"), 2)
+
+    def test_what_makes_no_sense_is_refused_with_its_reason_everywhere(self):
+        deck = self.deck({"memory": {"offload_activations": 0.5, "recompute": "full"}})
+        for command in ("simulate", "check", "train"):
+            with self.subTest(command=command):
+                refused = self.penstock([command, str(deck)])
+                self.assertEqual(refused.returncode, 2, refused.stdout)
+                self.assertIn("memory.offload_activations: is 0.5, which needs activations that wait", refused.stdout)
+                self.assertNotIn("simulate and plan alone", refused.stdout)
+
+    def test_a_key_without_effect_is_noted_where_it_stands(self):
+        deck = self.deck({"output.trace_steps": 2})
+        for command in ("simulate", "check"):
+            with self.subTest(command=command):
+                told = self.penstock([command, str(deck)])
+                self.assertEqual(told.returncode, 0, told.stdout)
+                self.assertRegex(told.stdout, r"note: .*deck.yaml:\d+:\d+: output.trace_steps: is 2, which has no effect")
 
     def test_a_run_compares_with_its_simulation(self):
         changes = {"parallel": {"pipeline": 2, "data": 2}, "output.trace": True}

@@ -15,6 +15,7 @@
 namespace penstock {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 TEST(ModelPresetKey, GivesThePublishedModel) {
@@ -93,8 +94,8 @@ TEST(WhatOnlyTheModelKnows, IsRefusedWithASentenceForEach) {
   EXPECT_EQ(refusal_of("parallel: {tensor: 2}\n"),
             "parallel.tensor: is 2; so far it is for simulate and plan alone: set 1, and use pipeline or data");
   EXPECT_THAT(refusal_of("parallel: {context: 4}\n"), HasSubstr("parallel.context: is 4; so far"));
-  EXPECT_THAT(refusal_of("parallel: {expert: 2}\n"), HasSubstr("parallel.expert: is 2; so far"));
-  EXPECT_THAT(refusal_of("model: {experts: 4, active_experts: 2}\n"), HasSubstr("model.experts: is 4; so far"));
+  EXPECT_THAT(refusal_of("model: {experts: 4, active_experts: 2}\nparallel: {data: 2, expert: 2}\n"),
+              AllOf(HasSubstr("parallel.expert: is 2; so far"), HasSubstr("model.experts: is 4; so far")));
 }
 
 TEST(WhatOnlyTheModelKnows, IsRefusedAtOnce) {
@@ -110,6 +111,12 @@ TEST(WhatOnlyTheModelKnows, IsASharedVocabularyWithParametersFromTheHost) {
   EXPECT_EQ(refusal_of(shared), "");
   EXPECT_THAT(refusal_of(shared + "memory: {parameters: host}\n"),
               HasSubstr("schedule.vocabulary_parallel: is true; so far"));
+}
+
+TEST(WhatOnlyTheModelKnows, IsOffloadOfWhatIsFormedAgain) {
+  EXPECT_THAT(refusal_of("schedule: {kind: spipe, slices: 2}\nmemory: {offload_activations: 0.5}\n"),
+              HasSubstr("memory.offload_activations: is 0.5; so far"));
+  EXPECT_EQ(refusal_of("schedule: {kind: svpp, slices: 2}\nmemory: {offload_activations: 0.5}\n"), "");
 }
 
 TEST(WhatOnlyTheModelKnows, IsNothingThatRuns) {

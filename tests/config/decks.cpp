@@ -9,7 +9,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "config/checks.hpp"
 #include "config/deck_texts.hpp"
 #include "config/listing.hpp"
 
@@ -28,8 +27,8 @@ TEST(ShippedDecks, AreSoundAndSayNothingThatSurprises) {
   const auto paths = shipped_decks();
   ASSERT_GE(paths.size(), 5U);
   for (const auto& path : paths) {
-    const Deck deck = read_deck(path);
-    EXPECT_THAT(notes_on(deck), testing::IsEmpty()) << path;
+    const auto [deck, notes] = read_noted_deck(path);
+    EXPECT_THAT(notes, testing::IsEmpty()) << path;
     EXPECT_EQ(read(effective_deck(deck)), deck) << path;
   }
 }

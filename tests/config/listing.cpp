@@ -116,6 +116,15 @@ class Randomizer {
   std::mt19937 engine_;
 };
 
+/// As kinds have it whose parameters come from the host.
+void stream_and_recompute(MemoryOptions& memory) {
+  if (memory.parameters) memory.parameters = Place::host;
+  if (memory.recompute) memory.recompute = Recompute::full;
+  if (memory.recompute_by_stage)
+    std::fill(memory.recompute_by_stage->begin(), memory.recompute_by_stage->end(), Recompute::full);
+  memory.offload_activations = 0;
+}
+
 /// A random deck that breaks no rule between its keys: those that such rules speak of get sound values.
 Deck random_deck(std::uint32_t seed) {
   Deck deck;
@@ -130,6 +139,7 @@ Deck random_deck(std::uint32_t seed) {
   const bool is_mixture = deck.model.family == Family::llama && deck.model.experts > 0;
   deck.model.experts = is_mixture ? deck.model.experts : 0;
   deck.model.active_experts = is_mixture ? 1 + deck.model.active_experts % deck.model.experts : 0;
+  deck.parallel.expert = is_mixture ? deck.parallel.expert : 1;
   deck.data.tokenizer = deck.model.vocabulary ? "gpt2_tokenizer.bin" : "bytes";  // no file is read for a given number
   deck.training.micro_batch = 1;
   deck.training.global_batch = deck.parallel.data;
@@ -148,6 +158,8 @@ Deck random_deck(std::uint32_t seed) {
     deck.memory.recompute_by_stage->resize(static_cast<std::size_t>(stages));
     deck.memory.recompute = standard.memory.recompute;  // not written beside the list
   }
+  if (limits.streams_parameters && !deck.schedule.file) stream_and_recompute(deck.memory);
+  if (deck.memory.recompute == Recompute::full || deck.memory.recompute_by_stage) deck.memory.offload_activations = 0;
   deck.schedule.exchange = standard.schedule.exchange;
   deck.schedule.vocabulary_parallel = false;
   if (deck.schedule.file) deck.schedule.kind = standard.schedule.kind;  // not written beside a file

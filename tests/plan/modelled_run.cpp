@@ -263,7 +263,7 @@ TEST(HostBytes, CountWhatIsOffloadedAtOnce) {
 }
 
 TEST(ModelledRunFaults, NameSlicesThatAreNoMultipleOfTheRanks) {
-  EXPECT_THAT(error_of(sliced(ScheduleKind::slimpipe, 1, 4, 4)), HasSubstr("multiple"));
+  EXPECT_THAT(error_of(sliced(ScheduleKind::slimpipe, 1, 4, 4)), HasSubstr("4 slices cannot be dealt evenly to"));
 }
 
 TEST(ModelledRunFaults, NameAFileForOtherRanks) {

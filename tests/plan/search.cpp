@@ -78,6 +78,26 @@ TEST(Candidates, HoldEveryKind) {
   }
 }
 
+TEST(Candidates, AskForNothingThatHasNoEffect) {
+  PlanRequest request = small_request();
+  request.base.schedule.early_recompute = true;
+  request.base.schedule.weight_grain = WeightGrain::product;
+  request.search.weight_gradients = {WeightGradients::whole, WeightGradients::placed};
+  request.search.offload_activations = {0, 1};
+
+  std::int32_t placed = 0;
+  for (const ModelledRun& run : candidates(request)) {
+    const bool is_placed = run.schedule.weight_gradients == WeightGradients::placed;
+    const bool streams = entry_of(run.schedule.kind).limits.streams_parameters;
+    placed += is_placed ? 1 : 0;
+    EXPECT_EQ(run.schedule.weight_grain, is_placed ? WeightGrain::product : WeightGrain::whole) << text_of(run);
+    EXPECT_EQ(run.schedule.early_recompute, streams) << text_of(run);
+    const bool has_time_to_leave = run.recompute != Recompute::full || run.schedule.slices > 1;
+    EXPECT_TRUE(run.cost.offload_ratio == 0 || has_time_to_leave) << text_of(run);
+  }
+  EXPECT_GT(placed, 0);
+}
+
 TEST(LeastCost, IsNeverMoreThanWhatIsSimulated) {
   for (const ModelledRun& run : candidates(small_request())) {
     const LeastCost least = least_cost(run);

@@ -138,7 +138,7 @@ TEST(Slimpipe, TakesSlicesInGroupsOfTheRanksAndTheReverseBack) {
 
 TEST(Slimpipe, RefusesSlicesThatAreNoMultipleOfTheRanks) {
   EXPECT_THAT(message_of("slimpipe", {.pipeline = 4, .micro_batches = 2, .slices = 6}),
-              HasSubstr("6 slices are no multiple of 4 ranks; use 4 or 8"));
+              HasSubstr("6 slices cannot be dealt evenly to 4 ranks; use 4 or 8"));
   EXPECT_THAT(message_of("slimpipe", {.pipeline = 4, .micro_batches = 2, .slices = 3}), HasSubstr("; use 4"));
 }
 
