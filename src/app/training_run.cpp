@@ -126,8 +126,18 @@ std::int64_t TrainingRun::progress_count() const {
 }
 
 std::string TrainingRun::pending() const {
-  const auto training = executor_.pending();
-  return validation_ && training.starts_with("nothing") ? validation_->pending() : training;
+  const std::int64_t completed = completed_steps_;
+  switch (phase_.load()) {
+    case Phase::step:
+      return pending_in(fmt::format("step {}", completed + 1), executor_.pending());
+    case Phase::validation:
+      return pending_in(fmt::format("the validation after step {}", completed), validation_->pending());
+    case Phase::checkpoint:
+      return pending_in(fmt::format("the checkpoint of step {}", completed), executor_.pending());
+    case Phase::sample:
+      return pending_in("the sample of text", generation_->pending());
+  }
+  return {};
 }
 
 ExitCode TrainingRun::run() {
@@ -233,7 +243,9 @@ std::optional<double> TrainingRun::validate_if_due(std::int64_t step) {
   const auto every = deck_.training.validate_every;
   if (!validation_ || every == 0 || (step % every != 0 && !is_last(step))) return std::nullopt;
   const auto begin = now();
+  phase_ = Phase::validation;
   const double loss = in_step([&] { return validation_->loss(*world_); });
+  phase_ = Phase::step;
   account_.add(Activity::validation, now() - begin);
   summary_.validation_loss = loss;
   return loss;
@@ -244,9 +256,11 @@ void TrainingRun::save_if_due(std::int64_t step) {
   const bool due = every > 0 && (step % every == 0 || is_last(step));
   if (!due && !stop_reason_) return;
   const auto begin = now();
+  phase_ = Phase::checkpoint;
   in_step([&] { executor_.finish(); });
   checkpointing_.save(step, rule_, time_to_write());
   if (stop_reason_ || is_last(step)) checkpointing_.wait();
+  phase_ = Phase::step;
   account_.add(Activity::checkpoint, now() - begin);
   ++moves_;
 }
@@ -261,6 +275,7 @@ Seconds TrainingRun::time_to_write() const {
 std::optional<std::string> TrainingRun::sample_text() {
   if (!generation_ || stop_reason_) return std::nullopt;
   const auto& sample = deck_.output.sample;
+  phase_ = Phase::sample;
   const auto tokens = in_step([&] {
     return generation_->extend(*world_, prompt_, sample.tokens, tokenizer_->end_of_text(),
                                {sample.temperature, deck_.training.seed});

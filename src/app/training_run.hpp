@@ -43,6 +43,9 @@ class TrainingRun {
   ExitCode run();
 
  private:
+  /// What the main thread is at, for the watchdog's report.
+  enum class Phase : std::uint8_t { step, validation, checkpoint, sample };
+
   void prepare_sample();
   void start(const std::string& resume);
   /// Part of a step: what one rank alone cannot do ends the job for all (or_end_job).
@@ -97,6 +100,7 @@ class TrainingRun {
   Seconds longest_step_{0};
   Seconds trained_seconds_{0};
   double last_loss_ = 0;
+  std::atomic<Phase> phase_{Phase::step};
   std::atomic<std::int64_t> moves_{0};  // what the watchdog sees besides the executors
   std::unique_ptr<Watchdog> watchdog_;  // last: it looks at everything above
 };

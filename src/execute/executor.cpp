@@ -40,8 +40,7 @@ LaneQueues::LaneQueues(Device& device)
       cpu{device.make_queue("cpu")} {}
 
 Executor::Executor(const Schedule& schedule, const RankPlan& plan, const ExecutorResources& resources)
-    : name_{schedule.name},
-      rank_{plan.rank},
+    : rank_{plan.rank},
       resources_{resources},
       list_{prepare(schedule, plan, resources)},
       events_(list_.size()),
@@ -256,7 +255,7 @@ std::string Executor::pending() const {
                         name_of(list_[position].lane));
     ++count;
   }
-  return count == 0 ? "nothing of schedule " + name_ : text;
+  return text;
 }
 
 }  // namespace penstock

@@ -90,8 +90,8 @@ class Executor {
   Seconds duration() const { return duration_; }
   /// Actions completed since construction: the watchdog's sign of progress. Any thread.
   std::int64_t completed() const { return completed_->load(); }
-  /// The first actions that are not complete, for the watchdog's report: "1F3 (compute lane), ...". Any thread, while
-  /// running.
+  /// The first actions that are not complete, for the watchdog's report: "1F3 (compute lane), ..."; empty if all are.
+  /// Any thread, while running.
   std::string pending() const;
 
  private:
@@ -142,7 +142,6 @@ class Executor {
   /// A sample for each buffer taken (when its action started) or freed (when its action ended).
   void add_memory(std::int32_t step, Timeline& trace) const;
 
-  std::string name_;
   Rank rank_;
   ExecutorResources resources_;
   std::vector<Prepared> list_;

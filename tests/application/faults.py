@@ -1,13 +1,15 @@
 """Bad input: the exit code of the design, a sentence that helps, and nothing lost."""
 import json
+import os
 import pathlib
 import resource
+import signal
 import subprocess
 import sys
 import time
 import unittest
 
-from support import PENSTOCK, ROOT, ApplicationTest, merged
+from support import PENSTOCK, ROOT, TEXT, ApplicationTest, merged
 
 
 class Faults(ApplicationTest):
@@ -44,7 +46,7 @@ class Faults(ApplicationTest):
     def test_ranks_with_different_decks(self):
         one, other = self.deck({"parallel.pipeline": 2}, "one.yaml"), self.deck(
             {"parallel.pipeline": 2, "training.seed": 8}, "other.yaml")
-        program = self.penstock(["train", str(one), ":", "-n", "1", __import__("os").environ["PENSTOCK"], "train",
+        program = self.penstock(["train", str(one), ":", "-n", "1", PENSTOCK, "train",
                                  str(other)], 1)
         self.assert_refused(program, 2, "rank 1", "deck hash")
 
@@ -167,6 +169,7 @@ class Faults(ApplicationTest):
     def test_a_rank_without_progress_ends_the_job(self):
         run = self.train(2, {"parallel.pipeline": 2, "training.watchdog": 1, "testing.delays": {"seed": 1, "longest": 20}})
         self.assert_refused(run, 6, "no progress", "waiting for")
+        self.assertRegex(run.output, r"waiting for .* (of|in) (step \d|the validation after step 2)\n")
         self.assertEqual(run.summary()["exit_code"], 6)
         self.assertRegex(run.summary()["reason"], r"^rank \d: no progress")
 
@@ -195,7 +198,7 @@ class Faults(ApplicationTest):
                                     "train", str(deck)], cwd=ROOT, text=True, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT)
         try:
-            first = self.first_rank_of(program, directory)
+            first = self.rank_of(directory, 0)
             # More than the summary, less than the metrics.
             resource.prlimit(first, resource.RLIMIT_FSIZE, (1 << 14, 1 << 14))
             output, _ = program.communicate(timeout=120)
@@ -206,8 +209,25 @@ class Faults(ApplicationTest):
         summary = json.loads((directory / "summary.json").read_text())
         self.assertEqual((summary["exit_code"], len(summary["ranks"])), (74, 2))
 
-    def first_rank_of(self, program, directory):
-        """The process of rank 0, once it has written metrics."""
+    def test_a_validation_that_stands_still_is_named(self):
+        directory = self.folder / "stands"
+        (self.folder / "long.txt").write_text(TEXT * 200)  # minutes of validation behind steps of milliseconds
+        deck = self.deck({"parallel.pipeline": 2, "data.validation": [str(self.folder / "long.txt")],
+                          "training": {"validate_every": 3, "watchdog": 5}, "output": {"directory": str(directory)}})
+        program = subprocess.Popen([str(ROOT / "scripts/mpirun.sh"), "-n", "2", PENSTOCK, "train", str(deck)], cwd=ROOT,
+                                   text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            last = self.rank_of(directory, 1)
+            time.sleep(2)  # the third step is over
+            os.kill(last, signal.SIGSTOP)
+            output, _ = program.communicate(timeout=120)
+        finally:
+            program.kill()
+        self.assertEqual(program.returncode, 6, output)
+        self.assertRegex(output, r"rank 0: error: no progress .* waiting for .* (of|in) the validation after step 3\n")
+
+    def rank_of(self, directory, rank):
+        """The process of a rank, once rank 0 has written metrics."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             path = directory / "metrics.csv"
@@ -220,9 +240,9 @@ class Faults(ApplicationTest):
                 arguments = (folder / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"OMPI_COMM_WORLD_RANK=0" in words and str(self.folder).encode() in b" ".join(arguments):
+            if f"OMPI_COMM_WORLD_RANK={rank}".encode() in words and str(self.folder).encode() in b" ".join(arguments):
                 return int(folder.name)
-        self.fail("rank 0 is not to be found")
+        self.fail(f"rank {rank} is not to be found")
 
     def test_override_of_an_unknown_key(self):
         run = self.penstock(["check", str(self.deck()), "--set", "training.stepz=3"])

@@ -535,7 +535,7 @@ TEST(AnExecutor, TellsWhatIsPendingWhileItRuns) {
   EXPECT_EQ(std::count(text.begin(), text.end(), ','), 5) << text;
   EXPECT_EQ(rank.executor().completed(), 2);
   rank.let_go();
-  EXPECT_EQ(rank.executor().pending(), "nothing of schedule gpipe");
+  EXPECT_EQ(rank.executor().pending(), "");
   EXPECT_EQ(rank.executor().completed(), static_cast<std::int64_t>(rank.actions()));
 }
 
@@ -545,7 +545,7 @@ TEST(AnExecutor, AnswersAnotherThreadAllTheTime) {
   std::int64_t last = 0;
   std::thread asking{[&] {
     while (!done.load()) {
-      EXPECT_THAT(host.executor->pending(), Not(testing::IsEmpty()));
+      EXPECT_LT(host.executor->pending().size(), 1000U);
       const auto completed = host.executor->completed();
       EXPECT_GE(completed, last);
       last = completed;
