@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -42,6 +43,23 @@ struct Read {
   std::size_t column;
 };
 
+bool has_evictions(const std::vector<Read>& row) {
+  return std::any_of(row.begin(), row.end(), [](const Read& read) { return ends_a_stay(read.action.op); });
+}
+
+/// Whether the row fetches a stage of one pass while one of the other pass with the same number is there: then these
+/// are two stages.
+bool has_two_stays_at_once(const std::vector<Read>& row) {
+  std::map<Stage, Op> stays;
+  for (const auto& [action, column] : row) {
+    if (ends_a_stay(action.op)) stays.erase(action.stage);
+    if (action.op != Op::fetch_forward && action.op != Op::fetch_backward) continue;
+    const auto [stay, is_new] = stays.emplace(action.stage, action.op);
+    if (!is_new && stay->second != action.op) return true;
+  }
+  return false;
+}
+
 /// Reads the rows, then derives the schedule's shape.
 class CsvReader {
  public:
@@ -51,6 +69,8 @@ class CsvReader {
     read_rows(text);
     for (const auto& row : rows_) {
       for (const Read& read : row) shares_vocabulary_ = shares_vocabulary_ || is_collective(read.action.op);
+      streams_parameters_ = streams_parameters_ || has_evictions(row);
+      decoupled_ = decoupled_ || has_two_stays_at_once(row);
     }
     for (const auto& row : rows_) {
       for (const Read& read : row) widen(read.action);
@@ -113,9 +133,30 @@ class CsvReader {
     return shares_vocabulary_ && (is_collective(op) || op == Op::fetch_forward || !names_micro_batch(op));
   }
 
-  /// Checkpoints are sent where the two passes are cut into stages of their own; else they share the larger number.
+  /// The two passes are cut into stages of their own where checkpoints are sent, or where stages come and go and those
+  /// of one number are two: on one device at once, on two ranks, or in one pass alone. Else they share the larger
+  /// number.
   void settle_stages() {
+    const bool differ = shape_.stages != backward_stages_ || has_passes_apart();
+    decoupled_ = decoupled_ || (streams_parameters_ && differ);
     if (!decoupled_) shape_.stages = std::max(shape_.stages, backward_stages_);
+  }
+
+  /// Whether a stage has its forwards in one row and its backwards in another.
+  bool has_passes_apart() const {
+    PerStage<std::optional<std::size_t>> row_of(shape_.stages, std::nullopt);
+    for (std::size_t row = 0; row < rows_.size(); ++row) {
+      for (const auto& [action, column] : rows_[row]) {
+        if (action.op == Op::forward) row_of[action.stage] = row;
+      }
+    }
+    for (std::size_t row = 0; row < rows_.size(); ++row) {
+      for (const auto& [action, column] : rows_[row]) {
+        const bool is_backward = action.op == Op::backward || action.op == Op::backward_input;
+        if (is_backward && row_of.contains(action.stage) && row_of[action.stage].value_or(row) != row) return true;
+      }
+    }
+    return false;
   }
 
   /// The largest part of a stage is the number of its parts.
@@ -206,6 +247,7 @@ class CsvReader {
     schedule.forward_only = true;
     schedule.weight_parts = weight_parts_;
     schedule.shares_vocabulary = shares_vocabulary_;
+    schedule.streams_parameters = streams_parameters_;
     if (decoupled_) schedule.backward = backward_stages();
     schedule.recompute = PerStage<bool>(decoupled_ ? backward_stages_ : shape_.stages, decoupled_);
     for (const auto& row : rows_) {
@@ -217,7 +259,6 @@ class CsvReader {
         is_validated = is_validated || op == Op::validate;
         if (op == Op::undo || (op == Op::step && is_validated)) schedule.needs_norm = true;
         if (op == Op::recompute) schedule.recompute[read.action.stage] = true;
-        if (ends_a_stay(op)) schedule.streams_parameters = true;
         if (op == Op::offload_activations) schedule.offloads_activations = true;
         if (!is_in_evaluation(op)) schedule.forward_only = false;
       }
@@ -234,6 +275,7 @@ class CsvReader {
   PerStage<Rank> rank_of_;
   bool decoupled_ = false;  // the passes have stages of their own
   bool shares_vocabulary_ = false;
+  bool streams_parameters_ = false;
   std::int32_t backward_stages_ = 1;
   PerStage<Rank> backward_rank_of_;
   PerStage<std::uint8_t> weight_parts_;

@@ -147,6 +147,23 @@ TEST(Spipe, GoesThroughTextUnchanged) {
   EXPECT_THAT(texts(validate(read)), IsEmpty());
 }
 
+TEST(Spipe, GoesThroughTextOnAnyRanksWithAnyStages) {
+  for (const std::int32_t ranks : {1, 2, 3}) {
+    for (const std::int32_t forward : {1, 2, 3, 5}) {
+      for (const std::int32_t backward : {1, 2, 3, 4, 7}) {
+        const Schedule schedule = complete(
+            spipe({.pipeline = ranks, .micro_batches = 3, .forward_stages = forward, .backward_stages = backward}), {});
+
+        const Schedule read = read_schedule_csv(write_schedule_csv(schedule), schedule.name);
+
+        EXPECT_EQ(read.actions, schedule.actions);
+        EXPECT_EQ(read.shape, schedule.shape);
+        EXPECT_THAT(texts(validate(read)), IsEmpty()) << ranks << " ranks, " << forward << " + " << backward;
+      }
+    }
+  }
+}
+
 // Methods 1.2: P = 4, vF = 2, vB = 3. Rank 0 runs the top of the backward pass; a later rank lower layers.
 TEST(Spipe, DealsTheStagesAsPublished) {
   const Schedule schedule = spipe({.pipeline = 4, .micro_batches = 1, .forward_virtual = 2, .backward_virtual = 3});
