@@ -151,6 +151,22 @@ void visit_action_before(const ScheduleIndex& index, const ActionOnRank& node, c
   }
 }
 
+/// A rank also gives account of what it computed (losses, memory): decoupled passes may leave it without a backward
+/// that would be done before a REDUCE.
+template <class Visit>
+void visit_validate_needs(const Scope& scope, Rank rank, const Visit& visit) {
+  const Schedule& schedule = scope.schedule;
+  for (const Stage stage : all<Stage>(schedule.stepped_stages())) visit(of_stage(Op::reduce, stage));
+  if (!scope.is_decoupled()) return;
+  const Slice last{schedule.shape.slices - 1};
+  for (const Stage stage : all<Stage>(schedule.shape.stages)) {
+    if (schedule.rank_of[stage] != rank) continue;
+    for (const MicroBatch micro_batch : all<MicroBatch>(schedule.shape.micro_batches)) {
+      visit(Action{Op::forward, stage, micro_batch, last});
+    }
+  }
+}
+
 /// Calls visit(Action) for every need, whether the schedule lists it or not.
 template <class Visit>
 void visit_needs(const ScheduleIndex& index, const ActionOnRank& node, const Visit& visit) {
@@ -197,8 +213,7 @@ void visit_needs(const ScheduleIndex& index, const ActionOnRank& node, const Vis
       if (ties_two_stages(scope.schedule) && scope.is_first()) visit(of_stage(Op::reduce, scope.last));
       return;
     case Op::validate:
-      for (const Stage stage : all<Stage>(scope.schedule.stepped_stages())) visit(of_stage(Op::reduce, stage));
-      return;
+      return visit_validate_needs(scope, node.rank, visit);
     case Op::step:
       return visit_step_needs(index, node, scope, visit);
     case Op::undo:

@@ -56,6 +56,8 @@ LAYOUTS = {
     "3 ranks, 1f1b, nodes of 1, delays": (3, {"parallel": {"pipeline": 3, "ranks_per_node": 1},
                                               "memory.parameters": "host",
                                               "testing.delays": {"seed": 6, "longest": 0.004}}),
+    "4 ranks, spipe, the loss on a rank without a backward": (4, {"parallel.pipeline": 4, "schedule": {
+        "kind": "spipe", "backward_stages": 3}}),
     "1 rank, spipe, one forward stage": (1, {"schedule": {"kind": "spipe", "backward_virtual": 3}}),
     "2 ranks, placed weights": (2, {"parallel.pipeline": 2, "schedule.weight_gradients": "placed"}),
     "3 ranks, placed products, recompute": (3, {"parallel.pipeline": 3, "memory.recompute": "full", "schedule": {

@@ -28,6 +28,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 bool is_parameters(const SymbolicBuffer& buffer) {
   return buffer.kind == BufferKind::parameters || buffer.kind == BufferKind::backward_parameters;
@@ -132,6 +133,19 @@ TEST(Streaming, WithoutItDecoupledPassesAreAFinding) {
   schedule.streams_parameters = false;
 
   EXPECT_THAT(texts(validate(schedule)), HasSubstr("expected a schedule that streams them"));
+}
+
+TEST(Spipe, ValidatesBehindTheForwardsOfARankWithoutABackward) {
+  const Schedule schedule =
+      complete(spipe({.pipeline = 3, .micro_batches = 2, .forward_stages = 3, .backward_stages = 2}), {});
+  const ScheduleIndex index{schedule};
+  const Action validation{Op::validate, Stage{0}, MicroBatch{0}, Slice{0}};
+
+  const auto found = needs(index, {Rank{2}, validation});
+
+  ASSERT_THAT(row(schedule, Rank{2}), Not(HasSubstr("B")));
+  EXPECT_THAT(found, Contains(ActionOnRank{Rank{2}, {Op::forward, Stage{2}, MicroBatch{0}, Slice{0}}}));
+  EXPECT_THAT(found, Contains(ActionOnRank{Rank{2}, {Op::forward, Stage{2}, MicroBatch{1}, Slice{0}}}));
 }
 
 TEST(Spipe, GoesThroughTextUnchanged) {
