@@ -11,6 +11,7 @@
 #include "base/counted.hpp"
 #include "base/error.hpp"
 #include "comm/agreement.hpp"
+#include "comm/nodes.hpp"
 #include "execute/host_stages.hpp"
 #include "execute/rank_state.hpp"
 #include "optimizer/reduce.hpp"
@@ -40,7 +41,7 @@ constexpr std::array<Kind, 8> kinds{{
 Bytes tied_staging(const RunPlan& plan, Rank rank) {
   const auto& schedule = plan.training.schedule;
   const auto& ranks = schedule.ranks(Pass::backward);
-  const bool is_remote = ranks[Stage{0}] != ranks[schedule.last_stage(Pass::backward)];
+  const bool is_remote = !schedule.shares_vocabulary && ranks[Stage{0}] != ranks[schedule.last_stage(Pass::backward)];
   if (!plan.shape.model.tie_embeddings || !is_remote || rank != ranks[Stage{0}]) return Bytes{0};
   return Bytes{std::int64_t{plan.shape.model.vocabulary} * plan.shape.model.hidden * size_of(DType::f32)};
 }
@@ -121,11 +122,15 @@ NodePlan largest_node(const RunPlan& plan, const Deck& deck) {
 }
 
 void check_own_node(const RunPlan& plan, const Deck& deck, const Communicator& world) {
-  const auto machine = world.split_by_machine();
   const auto own = planned_host_bytes(plan, world.rank());
-  PlannedHostBytes of_node;
-  for (const Kind& kind : kinds) of_node.*kind.bytes = Bytes{machine.sum((own.*kind.bytes).value)};
-  jointly(world, [&] { check_node(of_node, machine.size(), node_capacity(deck), plan.training.schedule); });
+  const auto check = [&](const Communicator& node, Bytes capacity) {
+    PlannedHostBytes of_node;
+    for (const Kind& kind : kinds) of_node.*kind.bytes = Bytes{node.sum((own.*kind.bytes).value)};
+    jointly(world, [&] { check_node(of_node, node.size(), capacity, plan.training.schedule); });
+  };
+  check(Nodes{world, deck.parallel.ranks_per_node}.own(), node_capacity(deck));
+  // Nodes that one machine passes for have its memory together.
+  if (deck.parallel.ranks_per_node) check(world.split_by_machine(), total_memory());
 }
 
 }  // namespace penstock

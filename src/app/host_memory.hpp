@@ -49,7 +49,8 @@ struct NodePlan {
 };
 NodePlan largest_node(const RunPlan& plan, const Deck& deck);
 
-/// Before anything is allocated: every rank checks the node on which it runs. Collective. @throws AgreedError
+/// Before anything is allocated: every rank checks the node on which it runs, one of parallel.ranks_per_node too.
+/// Collective. @throws AgreedError
 void check_own_node(const RunPlan& plan, const Deck& deck, const Communicator& world);
 
 }  // namespace penstock

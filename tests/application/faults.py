@@ -90,6 +90,17 @@ class Faults(ApplicationTest):
             self.assert_refused(run, 3, "a node with 2 ranks needs", "masters and moments", "memory.rollback: inverse",
                                 "memory.host")
 
+    def test_memory_of_nodes_that_one_machine_passes_for_is_counted_for_each(self):
+        changes = {"parallel": {"pipeline": 4, "ranks_per_node": 2}, "memory.host": "8 TiB"}
+        told = self.penstock(["check", str(self.deck(changes)), "--json"])
+        self.assertEqual(told.returncode, 0, told.stdout)
+        plan = json.loads(told.stdout)
+        self.assertEqual(plan["node_ranks"], 2)
+        changes["memory.host"] = plan["node_host_bytes"]
+        self.assert_finished(self.train(4, changes))
+        self.assert_refused(self.train(4, {**changes, "memory.host": plan["node_host_bytes"] - 1}), 3,
+                            "a node with 2 ranks needs")
+
     def test_too_little_text(self):
         for size, code in ((5, 2), (20, 2), (21, 0)):
             (self.folder / "short.txt").write_text("x" * size)
