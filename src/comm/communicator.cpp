@@ -58,6 +58,16 @@ struct Piece {
   int peer = 0;
 };
 
+void finish(std::vector<Piece>& pieces) {
+  for (Piece& piece : pieces) {
+    MPI_Status status{};
+    const MPI_Request request = std::exchange(piece.request, MPI_REQUEST_NULL);
+    wait_asleep(request, piece.expected < 0 ? "sending" : "receiving", &status);
+    if (piece.expected >= 0) check_received(status, piece.expected, piece.peer);
+  }
+  pieces.clear();
+}
+
 }  // namespace
 
 struct Communicator::Implementation {
@@ -88,7 +98,6 @@ struct Communicator::Implementation {
   std::int64_t reduce(std::int64_t value, MPI_Op operation) const;
   void post_send(std::span<const std::byte> data, int to, int tag, std::vector<Piece>& pieces) const;
   void post_receive(std::span<std::byte> data, int from, int tag, std::vector<Piece>& pieces) const;
-  void finish(const std::vector<Piece>& pieces) const;
   void gather_in_one_call(const std::string& text, const std::vector<std::int64_t>& lengths,
                           std::vector<std::string>& texts) const;
 };
@@ -168,12 +177,30 @@ void Communicator::Implementation::post_receive(std::span<std::byte> data, int f
   });
 }
 
-void Communicator::Implementation::finish(const std::vector<Piece>& pieces) const {
-  for (const Piece& piece : pieces) {
-    MPI_Status status{};
-    wait_asleep(piece.request, piece.expected < 0 ? "sending" : "receiving", &status);
-    if (piece.expected >= 0) check_received(status, piece.expected, piece.peer);
+struct PendingReceive::Pieces {
+  std::vector<Piece> pieces;
+
+  Pieces() = default;
+  Pieces(const Pieces&) = delete;
+  Pieces& operator=(const Pieces&) = delete;
+  ~Pieces() {
+    for (Piece& piece : pieces) {
+      if (piece.request == MPI_REQUEST_NULL) continue;
+      int status = MPI_Cancel(&piece.request);
+      if (status == MPI_SUCCESS) status = MPI_Wait(&piece.request, MPI_STATUS_IGNORE);
+      if (status != MPI_SUCCESS) log::warning("taking back a receive: {}", mpi_error_text(status));
+    }
   }
+};
+
+PendingReceive::PendingReceive() = default;
+PendingReceive::PendingReceive(std::unique_ptr<Pieces> pieces) : pieces_{std::move(pieces)} {}
+PendingReceive::PendingReceive(PendingReceive&&) noexcept = default;
+PendingReceive& PendingReceive::operator=(PendingReceive&&) noexcept = default;
+PendingReceive::~PendingReceive() = default;
+
+void PendingReceive::finish() {
+  if (pieces_) penstock::finish(pieces_->pieces);
 }
 
 Communicator::Communicator(std::unique_ptr<Implementation> implementation)
@@ -309,14 +336,21 @@ void Communicator::send(std::span<const std::byte> data, int to, int tag) const 
   require(to != rank(), "a blocking send to oneself would never end; exchange does both directions at once");
   std::vector<Piece> pieces;
   implementation_->post_send(data, to, tag, pieces);
-  implementation_->finish(pieces);
+  finish(pieces);
 }
 
 void Communicator::receive(std::span<std::byte> data, int from, int tag) const {
   require(from != rank(), "a blocking receive from oneself would never end; exchange does both directions at once");
   std::vector<Piece> pieces;
   implementation_->post_receive(data, from, tag, pieces);
-  implementation_->finish(pieces);
+  finish(pieces);
+}
+
+PendingReceive Communicator::start_receive(std::span<std::byte> data, int from, int tag) const {
+  require(from != rank(), "a receive from oneself, which nobody would send; exchange does both directions at once");
+  auto pieces = std::make_unique<PendingReceive::Pieces>();
+  implementation_->post_receive(data, from, tag, pieces->pieces);
+  return PendingReceive{std::move(pieces)};
 }
 
 void Communicator::exchange(std::span<const std::byte> out, int to, std::span<std::byte> in, int from, int tag) const {
@@ -328,7 +362,7 @@ void Communicator::exchange(std::span<const std::byte> out, int to, std::span<st
   std::vector<Piece> pieces;
   if (!in.empty()) implementation_->post_receive(in, from, tag, pieces);
   if (!out.empty()) implementation_->post_send(out, to, tag, pieces);
-  implementation_->finish(pieces);
+  finish(pieces);
 }
 
 void* Communicator::native() const {

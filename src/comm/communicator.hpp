@@ -12,6 +12,24 @@
 
 namespace penstock {
 
+/// A receive that is posted now and finished later, so that its sender need not wait so long.
+class PendingReceive {
+ public:
+  PendingReceive();  ///< of nothing
+  PendingReceive(PendingReceive&&) noexcept;
+  PendingReceive& operator=(PendingReceive&&) noexcept;
+  ~PendingReceive();  ///< takes back what was not finished
+
+  /// Blocks until the message is there. @throws Error if it has another length
+  void finish();
+
+ private:
+  friend class Communicator;
+  struct Pieces;
+  explicit PendingReceive(std::unique_ptr<Pieces> pieces);
+  std::unique_ptr<Pieces> pieces_;
+};
+
 /// A group of ranks with its own message space. Every blocking call waits by sleeping between tests, never by spinning,
 /// so that many ranks can share a core. Calls are collective over the group unless said otherwise. Distinct
 /// communicators may be used by distinct threads at the same time; one communicator by one thread at a time.
@@ -57,6 +75,8 @@ class Communicator {
   /// @throws Error if the message received has another length.
   void send(std::span<const std::byte> data, int to, int tag) const;
   void receive(std::span<std::byte> data, int from, int tag) const;
+  /// As receive, but does not block. `data` must outlive what is returned.
+  PendingReceive start_receive(std::span<std::byte> data, int from, int tag) const;
   /// Both directions at once (an empty span: nothing in that direction; peers may be oneself): never deadlocks against
   /// a matching call.
   void exchange(std::span<const std::byte> out, int to, std::span<std::byte> in, int from, int tag) const;

@@ -76,6 +76,11 @@ void TrainingWork::begin_step(std::int64_t training_step, double loss_scale, Poi
   sums_.clear();
   norm_ = {};
   compute_busy_ = {};
+  if (!sends_head_gradient() || !(*parts_.stages)[Stage{0}]) return;
+  const Rank last = planned().schedule.ranks(Pass::backward)[planned().schedule.last_stage(Pass::backward)];
+  head_staging_.resize(host(Stage{0}).gradient(index_of_table(host(Stage{0}))).size());
+  head_arrival_ = parts_.groups->pipeline.start_receive(std::as_writable_bytes(std::span{head_staging_}), last.value(),
+                                                        tied_gradient_tag);
 }
 
 Seconds TrainingWork::compute(const Action& action, const StageBuffers& buffers) {
@@ -158,6 +163,12 @@ bool TrainingWork::shares_table() const {
   return is_tied && parts_.stages->size() > 1 && !planned().schedule.shares_vocabulary;
 }
 
+/// Whether the gradient of a tied head goes to the rank of the first stage.
+bool TrainingWork::sends_head_gradient() const {
+  const PerStage<Rank>& ranks = planned().schedule.ranks(Pass::backward);
+  return shares_table() && ranks[Stage{0}] != ranks[planned().schedule.last_stage(Pass::backward)];
+}
+
 void TrainingWork::share_tied_gradient(Stage stage) {
   const auto& schedule = planned().schedule;
   if (schedule.shares_vocabulary) {
@@ -165,21 +176,18 @@ void TrainingWork::share_tied_gradient(Stage stage) {
     return add_into(host(stage).gradient(index_of_table(host(stage))), head_gradient(stage), *parts_.workers);
   }
   const Stage last_stage = schedule.last_stage(Pass::backward);
-  const Rank first = schedule.ranks(Pass::backward)[Stage{0}];
-  const Rank last = schedule.ranks(Pass::backward)[last_stage];
-  const bool remote = shares_table() && first != last;
-  if (remote && stage == last_stage) {
-    const auto head = head_gradient(stage);
-    parts_.groups->pipeline.send(std::as_bytes(head), first.value(), tied_gradient_tag);
+  const bool is_remote = sends_head_gradient();
+  if (is_remote && stage == last_stage) {
+    const Rank first = schedule.ranks(Pass::backward)[Stage{0}];
+    parts_.groups->pipeline.send(std::as_bytes(head_gradient(stage)), first.value(), tied_gradient_tag);
   }
   if (stage != Stage{0}) return;
   const auto embedding = host(stage).gradient(index_of_table(host(stage)));
-  if (!remote) {
+  if (!is_remote) {
     add_into(embedding, head_gradient(last_stage), *parts_.workers);
     return;
   }
-  head_staging_.resize(embedding.size());
-  parts_.groups->pipeline.receive(std::as_writable_bytes(std::span{head_staging_}), last.value(), tied_gradient_tag);
+  head_arrival_.finish();
   add_into(embedding, head_staging_, *parts_.workers);
 }
 

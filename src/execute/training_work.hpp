@@ -19,7 +19,7 @@
 
 namespace penstock {
 
-/// The groups of ranks that the CPU stages talk to; used by the CPU lane only.
+/// The groups of ranks that the CPU stages talk to; used by the CPU lane only, but for what begin_step posts.
 struct OptimizerGroups {
   Communicator world;     ///< all ranks: the global norm
   Communicator pipeline;  ///< this replica's ranks, by coordinate: tied tables
@@ -33,8 +33,9 @@ struct OptimizerGroups {
 /// norm says so, and steps again with the clip factor.
 ///
 /// A tied table whose head is on another stage: REDUCE of the last stage sends the head's gradient, REDUCE of the first
-/// adds it (embedding + head); STEP of the first sends the new table, STEP of the last receives it; so
-/// do their UNDOs, which all ranks know of. A share of the vocabulary has both of its gradients; its REDUCE adds them.
+/// adds it (embedding + head), but its receive is posted when the step begins: a REDUCE waits for no later one; STEP of
+/// the first sends the new table, STEP of the last receives it; so do their UNDOs, which all ranks know of. A share of
+/// the vocabulary has both of its gradients; its REDUCE adds them.
 class TrainingWork : public ComputeWork {
  public:
   struct Parts {
@@ -89,6 +90,7 @@ class TrainingWork : public ComputeWork {
   void share_tied_gradient(Stage stage);
   void share_tied_table(Stage stage);
   bool shares_table() const;
+  bool sends_head_gradient() const;
   bool stepped_before_norm() const { return steps_wait_ != StepsWait::for_norm; }
   std::span<float> head_gradient(Stage stage) const;
   HostStage& host(Stage stage) { return *(*parts_.stages)[stage]; }
@@ -98,6 +100,7 @@ class TrainingWork : public ComputeWork {
   ReduceStaging staging_;
   std::vector<BlockSum> sums_;
   std::vector<float> head_staging_;
+  PendingReceive head_arrival_;  // into head_staging_
   Begun begun_;  // by the main thread; taken over by the CPU lane, behind what it still does for the step before
   Begun step_;
   Poison poison_ = Poison::no;

@@ -205,6 +205,13 @@ class Layouts(ApplicationTest):
     def test_gpt2_in_fp32_with_a_tied_head(self):
         self.check({"family": "gpt2", "kv_heads": 4, "tie_embeddings": True})
 
+    def test_a_tied_head_whose_gradient_is_ready_long_before_the_embeddings(self):
+        # Activations come back behind parameters of a stage that is stepped behind the last one's reduction.
+        self.check({"layers": 6, "tie_embeddings": True}, merged(SLICED, {"training.clip": 0}), {
+            "2 ranks of 3 stages, offload": (2, {
+                "parallel.pipeline": 2, "schedule.kind": "seq1f1b_interleaved", "schedule.virtual": 3,
+                "training.watchdog": 20, "memory.offload_activations": 0.5})})
+
     def check_parameters_of_other_nodes(self, fetch, environment):
         """Ends the run by SPipe over four nodes, which may have been refused, and compares it with that of one rank."""
         saved = {"output.checkpoint_every": 3}

@@ -165,6 +165,39 @@ TEST_F(ACommunicator, SendsAndReceivesByTag) {
   }
 }
 
+TEST_F(ACommunicator, LetsASenderGoOnBeforeAPostedReceiveIsFinished) {
+  if (size_ == 1) GTEST_SKIP() << "needs a peer";
+  constexpr int large = 1 << 18;  // no message of this length is on its way before it is received
+  if (rank_ == 0) {
+    world_.send(bytes_of(counting(1, large)), 1, 1);
+    world_.send(bytes_of(counting(2, 10)), 1, 2);
+  } else if (rank_ == 1) {
+    std::vector<int> first(large);
+    std::vector<int> second(10);
+    PendingReceive pending = world_.start_receive(bytes_of(first), 0, 1);
+    world_.receive(bytes_of(second), 0, 2);
+    pending.finish();
+    EXPECT_EQ(first, counting(1, large));
+    EXPECT_EQ(second, counting(2, 10));
+  }
+}
+
+TEST_F(ACommunicator, TakesBackAReceiveThatIsNotFinished) {
+  if (size_ == 1) GTEST_SKIP() << "needs a peer";
+  if (rank_ == 1) {
+    std::vector<int> dropped(10);
+    const PendingReceive pending = world_.start_receive(bytes_of(dropped), 0, 1);
+  }
+  world_.barrier();
+  if (rank_ == 0) world_.send(bytes_of(counting(1, 10)), 1, 1);
+  if (rank_ != 1) return;
+  std::vector<int> numbers(10);
+
+  world_.receive(bytes_of(numbers), 0, 1);
+
+  EXPECT_EQ(numbers, counting(1, 10));
+}
+
 TEST_F(ACommunicator, RefusesAMessageOfAnotherLength) {
   if (size_ == 1) GTEST_SKIP() << "needs a peer";
   if (rank_ == 0) {
