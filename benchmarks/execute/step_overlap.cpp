@@ -128,10 +128,11 @@ ExitCode measure(const std::vector<std::string>& arguments, const Communicator& 
   const int count = number(1, 5);
   const std::vector<std::string> overrides(arguments.begin() + std::min<std::ptrdiff_t>(3, std::ssize(arguments)),
                                            arguments.end());
-  const auto [deck, hardware] = read_modelled_deck(arguments.front(), overrides);
+  const ModelledDeck modelled = read_modelled_deck(arguments.front(), overrides);
+  const Deck& deck = modelled.deck;
   const double scale = deck.device.time_scale;
-  const PricedSchedule priced{price_valid(modelled_run(deck, hardware)), scale};
-  Steps steps{priced, world, device_capacity(deck, hardware)};
+  const PricedSchedule priced{price_valid(modelled_run(deck, modelled.hardware)), scale};
+  Steps steps{priced, world, device_capacity(deck, modelled.hardware)};
   StepTimes simulated;
   priced.simulate(Rank{0}, std::nullopt, simulated);
   const std::string& name = priced.schedule().name;
