@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Long runs that CI has no time for: fuzzing for hours, and training under random delays and kills that must end with the bits of
-# the undisturbed run.
+# Long runs that CI has no time for: fuzzing for hours, training under random delays and kills that must end with the bits of
+# the undisturbed run, and random decks over all keys that touch each other.
 # Usage: scripts/soak.sh [MINUTES]     (default 60; half for each part)
 set -eu
 cd "$(dirname "$0")/.."
@@ -13,6 +13,7 @@ while [ "$SECONDS" -lt "$end" ]; do
   echo "== soak round $round"
   PENSTOCK=build/penstock SOAK_SEED="$round" /usr/bin/python3 -B tests/application/soak.py
   PENSTOCK=build/penstock KILLS_SEED="$round" /usr/bin/python3 -B tests/application/kills.py
+  PENSTOCK=build/penstock SOAK_SEED="$round" /usr/bin/python3 -B tests/application/combinations.py
 done
 targets=6
 scripts/fuzz.sh $((minutes * 30 / targets))

@@ -103,10 +103,10 @@ class ApplicationTest(unittest.TestCase):
     def assert_finished(self, run):
         self.assertEqual(run.code, 0, run.output)
 
-    def assert_same(self, run, expected):
-        """A finished run with the losses, norms and weights of another, to the bit."""
+    def assert_same(self, run, expected, resumed=0):
+        """A finished run with the losses, norms and weights of another, of whose steps it resumed behind some, to the bit."""
         self.assert_finished(run)
-        self.assertEqual(run.losses(), expected.losses())
+        self.assertEqual(run.losses(), expected.losses()[resumed:])
         weights, wanted = run.weights(), expected.weights()
         self.assertEqual(weights.keys(), wanted.keys())
         self.assertEqual([name for name in wanted if weights[name] != wanted[name]], [])
