@@ -26,6 +26,7 @@ struct Drawn {
   StepTimes times;
   std::string priced;  ///< what the times are
   TimeUnit unit = TimeUnit::price;
+  ScheduleOptions asked{};  ///< by the deck, if it is one
 };
 
 Drawn in_units(Schedule schedule) {
@@ -43,9 +44,15 @@ Drawn of_csv(const std::string& path) {
 Drawn of_deck(const ShowCommand& command) {
   const auto modelled = read_modelled_deck(command.file, command.overrides);
   const Priced priced = price_valid(modelled_run(modelled.deck, modelled.hardware));
-  if (modelled.hardware.unit) return in_units(priced.expected.value_or(priced.schedule));
+  const ScheduleOptions& asked = modelled.deck.schedule;
+  if (modelled.hardware.unit) {
+    Drawn drawn = in_units(priced.expected.value_or(priced.schedule));
+    drawn.asked = asked;
+    return drawn;
+  }
   auto step = simulate(priced, plan_ranks(priced));
-  return {priced.schedule, std::move(step.timeline), step.times, "on " + modelled.hardware.name, TimeUnit::second};
+  const std::string hardware = "on " + modelled.hardware.name;
+  return {priced.schedule, std::move(step.timeline), step.times, hardware, TimeUnit::second, asked};
 }
 
 std::string list_text(const Schedule& schedule) {
@@ -68,16 +75,36 @@ Timeline compute_only(Timeline timeline) {
   return timeline;
 }
 
+/// What the file of a schedule does not say.
+void note_what_is_left_out(const std::string& file, const Drawn& drawn) {
+  if (drawn.schedule.recomputes_late) {
+    log::note(
+        "{}: the notation has no word for an R that waits for its output's gradient, as here "
+        "(schedule.early_recompute: false): run from the file, R starts as soon as its input is there",
+        file);
+  }
+  if (drawn.asked.exchange != Exchange::none) {
+    log::note(
+        "{}: the notation has no word for schedule.exchange: run from the file, each rank attends to all keys of its "
+        "slices itself",
+        file);
+  }
+  if (drawn.asked.vocabulary_parallel) {
+    log::note(
+        "{}: schedule.vocabulary_parallel is priced within F and B, and not in the file: run from it, the first and "
+        "the "
+        "last stage have the vocabulary",
+        file);
+  }
+}
+
 }  // namespace
 
 ExitCode show(const ShowCommand& command) {
   const Drawn drawn = command.file.ends_with(".csv") ? of_csv(command.file) : of_deck(command);
-  if (!command.csv.empty()) write_text(command.csv, write_schedule_csv(drawn.schedule));
-  if (!command.csv.empty() && drawn.schedule.recomputes_late) {
-    log::note(
-        "{}: the notation has no word for an R that waits for its output's gradient, as here "
-        "(schedule.early_recompute: false): run from the file, R starts as soon as its input is there",
-        command.csv);
+  if (!command.csv.empty()) {
+    write_text(command.csv, write_schedule_csv(drawn.schedule));
+    note_what_is_left_out(command.csv, drawn);
   }
   if (!command.svg.empty()) {
     write_text(command.svg, draw_svg(command.compute_only ? compute_only(drawn.timeline) : drawn.timeline, drawn.unit));

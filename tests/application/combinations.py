@@ -346,6 +346,9 @@ class Combinations(ApplicationTest):
         file = self.folder / "schedule.csv"
         shown = self.penstock(["show", str(self.deck(deck, "shown.yaml")), "--csv", str(file)])
         self.assertEqual(shown.returncode, FINISHED, shown.stdout)
+        for key in ("exchange", "vocabulary_parallel"):
+            is_asked = deck["schedule"].get(key, "none") not in ("none", False)
+            self.assertEqual(f"schedule.{key}" in shown.stdout, is_asked, shown.stdout)
         again = from_file(deck, file)
         is_bare = dice.random() < 0.4 and deck["schedule"]["kind"] != "spipe"
         if is_bare:

@@ -101,6 +101,13 @@ class Vocabulary(ApplicationTest):
         self.assertEqual(told.returncode, 2, told.stdout)
         self.assertIn("shares a vocabulary of 3 tokens over 4 ranks", told.stdout)
 
+    def test_a_schedule_file_says_what_it_leaves_out(self):
+        deck = self.deck(merged(merged(SHARED, on(4)), {"schedule.exchange": "global"}))
+        told = self.penstock(["show", str(deck), "--csv", str(self.folder / "shown.csv")])
+        self.assertEqual(told.returncode, 0, told.stdout)
+        self.assertIn("the notation has no word for schedule.exchange", told.stdout)
+        self.assertIn("schedule.vocabulary_parallel is priced within F and B, and not in the file", told.stdout)
+
     def test_check_says_what_is_shared(self):
         told = self.penstock(["check", str(self.deck(merged(SHARED, on(4))))])
         self.assertEqual(told.returncode, 0, told.stdout)
