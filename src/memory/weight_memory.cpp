@@ -55,12 +55,18 @@ Schedule place_weight_gradients(const Schedule& compute, const WeightMemory& mem
   const Bytes capacity = memory.capacity.value_or(Bytes{std::numeric_limits<std::int64_t>::max()});
   // What is live at once fits at first; so must the addresses, between which holes are left.
   Bytes room = capacity;
+  // What a queue comes to runs at the addresses of the latest places: those must fit.
+  const WeightOrder planned = order == WeightOrder::waiting ? WeightOrder::latest : order;
+  const auto in_order = [&](Schedule placed, const WeightRoom& weights) {
+    return order == planned ? placed : place_weight_gradients(recomputing, durations, weights, order);
+  };
   constexpr int most_attempts = 4;
   for (int attempt = 1; attempt <= most_attempts; ++attempt) {
-    Schedule placed = place_weight_gradients(recomputing, durations, weight_room(split, memory, room), order);
-    if (!memory.capacity) return placed;
+    const WeightRoom weights = weight_room(split, memory, room);
+    Schedule placed = place_weight_gradients(recomputing, durations, weights, planned);
+    if (!memory.capacity) return in_order(std::move(placed), weights);
     const Bytes peak = highest_end(memory.complete(placed), memory);
-    if (peak <= capacity) return placed;
+    if (peak <= capacity) return in_order(std::move(placed), weights);
     room = room - (peak - capacity);
   }
   return split_weight_gradients(recomputing);

@@ -22,7 +22,8 @@ struct WeightMemory {
 
 /// Places the weight gradients of `compute` (see place_weight_gradients) so that as many wait as the capacity leaves
 /// room for, holes between buffers included. Where a few attempts do not find what fits, each W stands behind its I,
-/// and if that does not fit either, nothing does.
+/// and if that does not fit either, nothing does. WeightOrder::waiting has the room that the latest places fit in, at
+/// whose addresses a queue runs.
 ///
 /// @throws Error as place_weight_gradients, and as `complete`
 Schedule place_weight_gradients(const Schedule& compute, const WeightMemory& memory, const Prices& durations,

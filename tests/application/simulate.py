@@ -52,6 +52,16 @@ class Simulate(ApplicationTest):
         self.assertLess(step[640], step[643])
         self.assertLess(step[643], step[648])
 
+    def test_a_queue_is_foretold_in_the_memory_of_its_latest_places(self):
+        deck = ROOT / "input/simulate/svpp_13b_rtx4090.yaml"
+        settings = ["parallel.neighbours=replicas", "schedule.split_backward=false"]
+        split = self.figures(deck, *settings, "schedule.weight_gradients=split")
+        for grain in ("whole", "product"):
+            with self.subTest(grain=grain):
+                queue = self.figures(deck, *settings, "schedule.weight_gradients=placed", f"schedule.weight_grain={grain}",
+                                     "schedule.weight_queue=dynamic")
+                self.assertLess(queue["step_seconds"], 0.995 * split["step_seconds"])
+
     def test_the_decks_of_the_repository_fit_their_machines(self):
         decks = sorted((ROOT / "input/simulate").glob("*.yaml"))
         self.assertTrue(decks)
