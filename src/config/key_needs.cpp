@@ -167,13 +167,6 @@ constexpr auto table = std::to_array<KeyNeed>({
      [](const Deck& deck) { return deck.testing.delay_rank.has_value(); }},
 });
 
-const KeyEntry& entry_at(const std::vector<KeyEntry>& entries, std::string_view path) {
-  const auto found =
-      std::find_if(entries.begin(), entries.end(), [&](const KeyEntry& entry) { return entry.path == path; });
-  require(found != entries.end(), "{} has needs, but is no key of a deck", path);
-  return *found;
-}
-
 std::string sentence(const KeyNeed& need, const std::string& value, bool takes_null) {
   if (need.unmet == Unmet::refused) {
     return fmt::format("is {}, which needs {}; leave it out{}", value, need.need,

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/error.hpp"
 #include "config/hardware_file.hpp"
 #include "config/scalar.hpp"
 
@@ -86,6 +87,13 @@ std::vector<KeyEntry> list_keys(const Deck& deck) {
   Lister lister{"", entries};
   describe(lister, described);
   return entries;
+}
+
+const KeyEntry& entry_at(const std::vector<KeyEntry>& entries, std::string_view path) {
+  const auto found =
+      std::find_if(entries.begin(), entries.end(), [&](const KeyEntry& entry) { return entry.path == path; });
+  require(found != entries.end(), "{} is no key of a deck", path);
+  return *found;
 }
 
 std::string effective_deck(const Deck& deck) {

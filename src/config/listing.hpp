@@ -28,6 +28,9 @@ struct KeyEntry {
 /// All keys with the values that `deck` gives them, sections before their keys, in the order of the options structs.
 std::vector<KeyEntry> list_keys(const Deck& deck);
 
+/// The entry of `path`, which must be among them.
+const KeyEntry& entry_at(const std::vector<KeyEntry>& entries, std::string_view path);
+
 /// A YAML text with every key, which reads back to `resolved(deck)`; it stands in the run's folder and in checkpoints.
 std::string effective_deck(const Deck& deck);
 

@@ -27,6 +27,8 @@ left out has the default given here. `input/` holds decks to start from.
   gradients are placed, is a fault, too. One about what the run has no use for, such as `trace_steps` without a trace, is told at
   the start, with its place. A default that is written out is taken, and so are sections that other commands read (`plan`,
   `exposure`, `hardware`).
+* **Another kind** by `--set schedule.kind=...`: keys of the deck's section `schedule` that this kind has no use for count as left
+  out, and are told at the start. So one deck compares kinds: `--set schedule.kind=mobius` over a deck of SPipe.
 * YAML's anchors, aliases, merge keys and tags are not read; a deck is one document of at most 1 MiB in UTF-8.
 
 The run's folder holds the deck as it was understood, every key written out, as `deck.yaml`.

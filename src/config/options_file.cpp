@@ -66,6 +66,16 @@ bool OptionsFile::is_mapping(const FileKind& kind) {
   return false;
 }
 
+bool OptionsFile::is_from_text(std::string_view key) const {
+  const auto found = reading_.positions.find(key);
+  return found != reading_.positions.end() && found->second.override_index < 0;
+}
+
+bool OptionsFile::is_from_override(std::string_view key) const {
+  const auto found = reading_.positions.find(key);
+  return found != reading_.positions.end() && found->second.override_index >= 0;
+}
+
 void OptionsFile::add(const std::vector<BrokenRule>& rules) {
   if (!is_mapping_) return;
   for (const auto& rule : rules) {

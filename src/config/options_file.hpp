@@ -68,6 +68,10 @@ class OptionsFile {
     return options;
   }
 
+  /// Whether the value of `key` is from the text, or from one of the overrides. Neither where it was left out.
+  bool is_from_text(std::string_view key) const;
+  bool is_from_override(std::string_view key) const;
+
   /// Adds broken rules, each at the place of its keys, unless one of these is faulty already.
   void add(const std::vector<BrokenRule>& rules);
 

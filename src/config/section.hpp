@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -23,9 +24,9 @@ namespace penstock::config {
 /// What the reading of one file gathers, and what its messages need to know.
 struct Reading {
   Faults faults;
-  std::map<std::string, Position> positions;  ///< of the value of each key that the file gives
-  std::string_view entry;                     ///< what the outermost level holds: "section"
-  std::vector<std::string> known_paths;       ///< of all keys, for those that stand in the wrong section
+  std::map<std::string, Position, std::less<>> positions;  ///< of the value of each key that the file gives
+  std::string_view entry;                                  ///< what the outermost level holds: "section"
+  std::vector<std::string> known_paths;                    ///< of all keys, for those that stand in the wrong section
 };
 
 // Sentences of the reader, which are the same for all types.

@@ -379,6 +379,29 @@ TEST(Override, OfAScheduleFileTakesThePlaceOfTheDecksKind) {
       ScheduleKind::gpipe);
 }
 
+TEST(Override, OfTheKindSetsAsideWhatTheDeckSaysForItsOwnKind) {
+  const std::string text = smallest_deck + "schedule: {kind: spipe, forward_virtual: 2, backward_virtual: 6}\n";
+
+  const auto [deck, notes] = parse_noted_deck(text, "run.yaml", {"schedule.kind=1f1b"});
+
+  EXPECT_EQ(deck, read(smallest_deck, {"schedule.kind=1f1b"}));
+  EXPECT_THAT(notes,
+              ElementsAre("--set schedule.kind=1f1b: schedule.forward_virtual: is 2 in the deck, which 1f1b has no use "
+                          "for: it counts as left out",
+                          HasSubstr("schedule.backward_virtual: is 6 in the deck")));
+}
+
+TEST(Override, OfTheKindLeavesWhatItUsesAndWhatTheCommandLineSays) {
+  const std::string text = smallest_deck + "schedule: {kind: svpp, slices: 4, virtual: 2}\nparallel: {pipeline: 2}\n";
+
+  const Deck sliced = read(text, {"schedule.kind=slimpipe"});
+
+  EXPECT_EQ(sliced.schedule.slices, 4);
+  EXPECT_EQ(sliced.schedule.virtual_stages, 2);
+  EXPECT_THAT(faults_of(text, {"schedule.kind=1f1b", "schedule.slices=2"}), HasSubstr("1f1b cuts no sequences"));
+  EXPECT_THAT(faults_of(smallest_deck + "schedule: {kind: 1f1b, slices: 4}\n"), HasSubstr("1f1b cuts no sequences"));
+}
+
 TEST(Override, ThatBreaksARuleIsNamedAsThePlace) {
   EXPECT_THAT(
       faults_of(smallest_deck, {"parallel.data=3"}),
