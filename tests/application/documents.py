@@ -1,10 +1,15 @@
 """What README and the pages of doc/ name exists: files, commands, keys, the checkpoint of the quick start."""
+import importlib.util
 import re
 import unittest
 
 import yaml
 
-from support import ROOT, ApplicationTest
+from support import PENSTOCK, ROOT, ApplicationTest
+
+specification = importlib.util.spec_from_file_location("larger", ROOT / "scripts/larger_than_the_devices.py")
+larger = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(larger)
 
 # A path from the root of the repository, not a part of a longer one.
 PATH = re.compile(r"(?<![\w/.])((?:\.ci|benchmarks|doc|input|jobs|scripts|src|tests)/[\w./-]*\w)")
@@ -55,6 +60,14 @@ class Documents(ApplicationTest):
     def test_keys_exist(self):
         known = self.known_keys()
         self.assertEqual([(page, key) for page, key in self.mentions(KEY) if key not in known], [])
+
+    def test_the_page_on_what_is_larger_than_the_devices_says_what_the_program_does(self):
+        parts = larger.sections(PENSTOCK)
+        for name, part in parts.items():
+            self.assertIn("yes", part, name)
+            self.assertIn("–", part, name)
+        page = larger.PAGE.read_text(encoding="utf-8")
+        self.assertEqual(larger.filled(page, parts), page, "run scripts/larger_than_the_devices.py --write")
 
     def test_the_quick_start_leaves_the_checkpoint_that_is_shown(self):
         steps = yaml.safe_load((ROOT / "input/quickstart.yaml").read_text(encoding="utf-8"))["training"]["steps"]
