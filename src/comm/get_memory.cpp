@@ -23,7 +23,11 @@
 namespace penstock {
 namespace {
 
-constexpr std::string_view advice = "use memory.fetch: message";
+// Decision 0012 says where windows exist.
+constexpr std::string_view advice =
+    "use memory.fetch: message, or, where all ranks run on one machine that lets processes read each other's memory, "
+    "set "
+    "OMPI_MCA_btl_vader_single_copy_mechanism=cma in the environment";
 
 // The probe: for how long all but the reader stay out of MPI, when in that time it begins, and how long it may take.
 constexpr Seconds idle_time{1.0};

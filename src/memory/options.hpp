@@ -72,7 +72,9 @@ void describe(Visitor& visit, MemoryOptions& options) {
   visit(
       "fetch", options.fetch,
       {.help = "how parameters on the host reach ranks of other nodes; message: their owner sends them; get: they are "
-               "read from its memory without it, which MPI cannot do over every network: tried at the start"});
+               "read from its memory without it, which MPI cannot do over every network: tried at the start; between "
+               "ranks of one "
+               "machine Open MPI needs OMPI_MCA_btl_vader_single_copy_mechanism=cma in the environment"});
   visit("resident_stages", options.resident_stages,
         {.help = "stages whose parameters a device holds at once while they come from the host: with 2 the next one is "
                  "on its way while one computes",

@@ -235,6 +235,7 @@ class Layouts(ApplicationTest):
         self.assertEqual(refused.code, 2, refused.output)
         self.assertIn("memory.fetch: get: this MPI gives programs of several threads no windows", refused.output)
         self.assertEqual(refused.output.count("use memory.fetch: message"), 1)
+        self.assertIn("OMPI_MCA_btl_vader_single_copy_mechanism=cma", refused.output)
 
     def test_slices_of_llama_in_bf16_with_a_tied_head(self):
         self.check_slices({"precision": "bf16", "tie_embeddings": True}, 1e-2)
