@@ -3,10 +3,12 @@
 // How a run of several ranks ends when one of them cannot go on.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "base/error.hpp"
@@ -48,15 +50,20 @@ inline std::string pending_in(const std::string& part, const std::string& pendin
   return pending.empty() ? fmt::format("other ranks or files in {}", part) : fmt::format("{} of {}", pending, part);
 }
 
-/// A watchdog that ends the job when `progress` stands still for `limit`, with what is `pending` then.
+/// A watchdog that ends the job when `progress` stands still for `limit`, with what is `pending` then. It says so some
+/// time before, in which the watchdogs of the other ranks say their own: who is stopped says nothing, and may be waited
+/// for by way of others.
 inline std::unique_ptr<Watchdog> end_job_without_progress(Seconds limit, std::function<std::int64_t()> progress,
                                                           std::function<std::string()> pending,
                                                           BeforeEnd before_end = {}) {
   return std::make_unique<Watchdog>(
       limit, std::move(progress), [pending = std::move(pending), before_end = std::move(before_end)](Seconds idle) {
-        end_job(ExitCode::no_progress,
-                fmt::format("no progress for {:.0f} s (training.watchdog): waiting for {}", idle.value, pending()),
-                before_end);
+        const std::string reason =
+            fmt::format("no progress for {:.0f} s (training.watchdog): waiting for {}", idle.value, pending());
+        log::error(reason);
+        if (before_end) before_end(ExitCode::no_progress, reason);
+        std::this_thread::sleep_for(std::chrono::duration<double>{Watchdog::latest_notice(idle).value});
+        MpiEnvironment::abort(ExitCode::no_progress);
       });
 }
 

@@ -34,7 +34,7 @@ class Generation {
   std::vector<std::int32_t> extend(const Communicator& world, std::vector<std::int32_t> prompt, std::int32_t count,
                                    std::optional<std::int32_t> end_of_text, const SamplingOptions& options);
   std::int64_t completed() const { return executor_.completed(); }
-  std::string pending() const { return executor_.pending(); }
+  std::string pending(std::int32_t first_rank) const { return executor_.pending(first_rank); }
 
  private:
   std::int32_t next_token(const Communicator& world, std::span<const std::int32_t> window,

@@ -49,7 +49,7 @@ Timeline* TraceCollector::next_step() {
 
 Timeline TraceCollector::merged() const {
   Timeline all;
-  const std::int32_t first_rank = place_.replica * pipeline_;
+  const std::int32_t first_rank = place_.first_rank(pipeline_);
   const auto kept = static_cast<std::ptrdiff_t>(std::min(limit_, steps_.size()));
   for (auto step = steps_.end() - kept; step != steps_.end(); ++step) {
     for (auto span : step->spans) {

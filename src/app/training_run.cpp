@@ -127,15 +127,16 @@ std::int64_t TrainingRun::progress_count() const {
 
 std::string TrainingRun::pending() const {
   const std::int64_t completed = completed_steps_;
+  const std::int32_t first_rank = state_.place().first_rank(plan_.shape.pipeline);
   switch (phase_.load()) {
     case Phase::step:
-      return pending_in(fmt::format("step {}", completed + 1), executor_.pending());
+      return pending_in(fmt::format("step {}", completed + 1), executor_.pending(first_rank));
     case Phase::validation:
-      return pending_in(fmt::format("the validation after step {}", completed), validation_->pending());
+      return pending_in(fmt::format("the validation after step {}", completed), validation_->pending(first_rank));
     case Phase::checkpoint:
-      return pending_in(fmt::format("the checkpoint of step {}", completed), executor_.pending());
+      return pending_in(fmt::format("the checkpoint of step {}", completed), executor_.pending(first_rank));
     case Phase::sample:
-      return pending_in("the sample of text", generation_->pending());
+      return pending_in("the sample of text", generation_->pending(first_rank));
   }
   return {};
 }

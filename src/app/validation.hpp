@@ -22,7 +22,7 @@ class Validation {
   /// and their losses are added in order of windows: the bits do not depend on the layout. Collective.
   double loss(const Communicator& world);
   std::int64_t completed() const { return executor_.completed(); }
-  std::string pending() const { return executor_.pending(); }
+  std::string pending(std::int32_t first_rank) const { return executor_.pending(first_rank); }
 
  private:
   void upload_round(std::int64_t round);

@@ -244,15 +244,16 @@ void Executor::add_memory(std::int32_t step, Timeline& trace) const {
   }
 }
 
-std::string Executor::pending() const {
+std::string Executor::pending(std::int32_t first_rank) const {
   constexpr std::size_t most = 6;
   const std::lock_guard lock{events_mutex_};
   std::string text;
   std::size_t count = 0;
   for (std::size_t position = 0; position < list_.size() && count < most; ++position) {
     if (events_[position].is_complete()) continue;
-    text += fmt::format("{}{} ({} lane)", count == 0 ? "" : ", ", to_text(list_[position].action),
-                        name_of(list_[position].lane));
+    const Prepared& prepared = list_[position];
+    text += fmt::format("{}{} ({} lane{})", count == 0 ? "" : ", ", to_text(prepared.action), name_of(prepared.lane),
+                        prepared.peer < 0 ? "" : fmt::format(", rank {}", first_rank + prepared.peer));
     ++count;
   }
   return text;

@@ -90,9 +90,10 @@ class Executor {
   Seconds duration() const { return duration_; }
   /// Actions completed since construction: the watchdog's sign of progress. Any thread.
   std::int64_t completed() const { return completed_->load(); }
-  /// The first actions that are not complete, for the watchdog's report: "1F3 (compute lane), ..."; empty if all are.
-  /// Any thread, while running.
-  std::string pending() const;
+  /// The first actions that are not complete, for the watchdog's report: "1RECV_B3 (receive lane, rank 2), 1B3 (compute
+  /// lane), ...", messages with the rank of the job at their other end; empty if all are. `first_rank`: the job's rank
+  /// that is the first of this pipeline. Any thread, while running.
+  std::string pending(std::int32_t first_rank = 0) const;
 
  private:
   struct Prepared {

@@ -18,6 +18,8 @@ struct RankPlace {
   static RankPlace of(std::int32_t world_rank, std::int32_t pipeline) {
     return {Rank{world_rank % pipeline}, world_rank / pipeline};
   }
+  /// The rank of the job that is the first of this replica's pipeline.
+  std::int32_t first_rank(std::int32_t pipeline) const { return replica * pipeline; }
 };
 
 /// The host stage of a stage of the backward pass, or of a share of the vocabulary, laid out as its device buffers.

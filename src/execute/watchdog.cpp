@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execute/watchdog.hpp"
 
-#include <algorithm>
 #include <chrono>
 
 namespace penstock {
@@ -21,12 +20,11 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::watch() {
-  // Looks ten times within the limit: a stall is noticed at most a tenth later than promised.
-  const std::chrono::duration<double> interval{std::min(1.0, limit_.value / 10)};
+  const std::chrono::duration<double> between_looks{interval(limit_).value};
   std::int64_t seen = progress_();
   Seconds since = now();
   std::unique_lock lock{mutex_};
-  while (!stop_changed_.wait_for(lock, interval, [this] { return stop_; })) {
+  while (!stop_changed_.wait_for(lock, between_looks, [this] { return stop_; })) {
     const std::int64_t current = progress_();
     if (current != seen) {
       seen = current;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -22,7 +23,12 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
+  /// How much later than others a watchdog of that limit may notice a stall that all have: two of its looks.
+  static Seconds latest_notice(Seconds limit) { return Seconds{2 * interval(limit).value}; }
+
  private:
+  /// Looks ten times within the limit: a stall is noticed at most a tenth later than promised.
+  static Seconds interval(Seconds limit) { return Seconds{std::min(1.0, limit.value / 10)}; }
   void watch();
 
   Seconds limit_;

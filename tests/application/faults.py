@@ -236,6 +236,8 @@ class Faults(ApplicationTest):
             program.kill()
         self.assertEqual(program.returncode, 6, output)
         self.assertRegex(output, r"rank 0: error: no progress .* waiting for .* (of|in) the validation after step 3\n")
+        self.assertRegex(output, r"rank 0: error: no progress .* 0SEND_F\d+ \(send lane, rank 1\)")
+        self.assertNotIn("rank 1: error: no progress", output)
 
     def rank_of(self, directory, rank):
         """The process of a rank, once rank 0 has written metrics."""
