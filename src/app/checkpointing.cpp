@@ -76,6 +76,8 @@ std::int64_t Checkpointing::start(const std::string& resume, UpdateRule& rule) {
   if (path) {
     header = load(*path, rule);
   } else {
+    // Minutes, of large models: whoever waits should know for what.
+    log::note("initializing {} parameters", parameter_count(plan_->shape.model));
     for (const auto& stage : state_->stages()) {
       if (stage) stage->initialize(deck_->training.seed, state_->cpu_workers());
     }

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "app/commands.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "comm/environment.hpp"
 #include "config/listing.hpp"
 #include "config/words.hpp"
 
@@ -132,12 +135,14 @@ void add_measure(CommandLine& line) {
 
 void add_trace(CommandLine& line) {
   auto* command = line.app.add_subcommand("trace", "where the time of a run went: summary, pictures, comparison");
-  command->add_option("file", line.trace_command.file, "trace.h5 of a run")->required()->type_name("FILE");
+  command->add_option("file", line.trace_command.file, "a run's folder, or its trace.h5")
+      ->required()
+      ->type_name("RUN|FILE");
   command->add_option("--chrome", line.trace_command.chrome, "write Chrome's trace events, for Perfetto")
       ->type_name("FILE");
   command->add_option("--svg", line.trace_command.svg, "write a picture of one step")->type_name("FILE");
   command->add_option("--step", line.trace_command.step, "the step to draw; the last if not given")->type_name("N");
-  command->add_option("--against", line.trace_command.against, "compare with another trace")->type_name("FILE");
+  command->add_option("--against", line.trace_command.against, "compare with another trace")->type_name("RUN|FILE");
   command->add_option("--columns", line.trace_command.columns, "width of the drawing")
       ->check(CLI::Range(40, 1000))
       ->capture_default_str();
@@ -210,16 +215,74 @@ void refuse_unknown_command(const CommandLine& line, const std::string& word) {
                        : fmt::format("did you mean `{}`?", nearest));
 }
 
+/// The options of a command: "--resume".
+std::vector<std::string> option_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const auto* option : command.get_options()) {
+    if (option->nonpositional()) names.push_back("--" + option->get_single_name());
+  }
+  return names;
+}
+
+/// The first word that no option or argument of the chosen command takes. @pre there is one
+std::string first_extra(const CommandLine& line, int argc, char** argv) {
+  constexpr bool with_commands = true;
+  const auto extras = line.app.remaining(with_commands);
+  const auto* found = std::find_if(argv, argv + argc, [&](const char* word) {
+    return std::find(extras.begin(), extras.end(), word) != extras.end();
+  });
+  return found == argv + argc ? extras.front() : *found;
+}
+
+/// The key of a deck that was most likely meant by `--stes`, as " did you mean --set training.steps=...?"; may be
+/// empty.
+std::string key_meant_by(const std::string& option) {
+  std::vector<std::string> names;
+  const auto entries = list_keys(Deck{});
+  for (const auto& entry : entries) names.emplace_back(entry.name());
+  const auto nearest = config::nearest_word(option.substr(option.find_first_not_of('-')), names);
+  const auto found = std::find(names.begin(), names.end(), nearest);
+  if (found == names.end()) return {};
+  return fmt::format("; did you mean --set {}=...?",
+                     entries[static_cast<std::size_t>(std::distance(names.begin(), found))].path);
+}
+
+[[noreturn]] void refuse_extra(const CommandLine& line, const std::string& word) {
+  const CLI::App& command = *line.app.get_subcommands().front();
+  if (word.find_first_not_of('-') == std::string::npos || !word.starts_with('-')) {
+    fail(ExitCode::bad_input, "`{}` is one argument too many for {}; `penstock {} --help` says what it takes",
+         config::shown(word), command.get_name(), command.get_name());
+  }
+  const auto names = option_names(command);
+  const bool takes_keys = std::find(names.begin(), names.end(), "--set") != names.end();
+  fail(ExitCode::bad_input, "{} has no option `{}`; its options are {}{}", command.get_name(), config::shown(word),
+       config::listed(names), takes_keys ? key_meant_by(word) : "");
+}
+
+/// What is to be done instead of a command: nothing, or to end with a code, as after --help.
+std::optional<ExitCode> parse(CommandLine& line, int argc, char** argv) {
+  try {
+    if (argc > 1) refuse_unknown_command(line, argv[1]);
+    line.app.parse(argc, argv);
+    return std::nullopt;
+  } catch (const CLI::ExtrasError&) {
+    refuse_extra(line, first_extra(line, argc, argv));
+  } catch (const CLI::ParseError& error) {
+    const bool asked = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
+    if (is_first_of_job()) line.app.exit(error);
+    return asked ? ExitCode::finished : ExitCode::bad_input;
+  }
+}
+
 ExitCode parse_and_run(int argc, char** argv) {
   CommandLine line;
   describe_commands(line);
-  if (argc > 1) refuse_unknown_command(line, argv[1]);
   try {
-    line.app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    const bool asked = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
-    line.app.exit(error);
-    return asked ? ExitCode::finished : ExitCode::bad_input;
+    if (const auto code = parse(line, argc, argv)) return *code;
+  } catch (const Error& error) {
+    // The command line is the same on all ranks: one of them says what is wrong with it.
+    if (is_first_of_job()) log::error(error.what());
+    return error.code();
   }
   return run(line, &argc, &argv);
 }

@@ -112,11 +112,13 @@ ExitCode plan(const PlanCommand& command) {
   Deck planned = deck_of(modelled.deck, best.run);
   // The planned deck may lie elsewhere than the one that names the file.
   if (planned.hardware) planned.hardware = absolute_hardware_path(modelled.deck, command.deck);
+  const std::string moved = move_aside(command.output);
   write_text(command.output, effective_deck(planned));
   if (command.json) {
     fmt::print("{}\n", to_json(result));
   } else {
-    fmt::print("{}{}the best is in {}: penstock simulate {}\n", to_text(result), whole_text(best), command.output,
+    fmt::print("{}{}{}the best is in {}: penstock simulate {}\n", to_text(result), whole_text(best),
+               moved.empty() ? "" : fmt::format("what was in {} is now in {}\n", command.output, moved), command.output,
                command.output);
   }
   return ExitCode::finished;

@@ -3,12 +3,18 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
+
+#include <fmt/format.h>
 
 #include "base/error.hpp"
 
 namespace penstock {
+
+namespace fs = std::filesystem;
 
 void write_text(const std::string& path, const std::string& text) {
   if (path == "-") {
@@ -19,6 +25,20 @@ void write_text(const std::string& path, const std::string& text) {
   file << text;
   file.flush();
   if (!file) throw Error{code_of_failed_write(errno), system_error_text("writing " + path, errno)};
+}
+
+std::string move_aside(const std::string& path) {
+  if (!fs::is_regular_file(path)) return {};
+  int number = 1;
+  const auto candidate = [&] { return fmt::format("{}.previous.{}", path, number); };
+  while (fs::exists(candidate())) ++number;
+  std::error_code failure;
+  fs::rename(path, candidate(), failure);
+  if (failure) {
+    fail(code_of_failed_write(failure.value()), "{} stands in the way and cannot be renamed to {}: {}", path,
+         candidate(), failure.message());
+  }
+  return candidate();
 }
 
 std::string read_text(const std::string& path) {

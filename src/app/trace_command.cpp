@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+
 #include <fmt/format.h>
 
 #include "app/commands.hpp"
@@ -11,6 +13,13 @@
 
 namespace penstock {
 namespace {
+
+namespace fs = std::filesystem;
+
+/// A run's folder stands for the trace in it.
+std::string trace_file(const std::string& path) {
+  return fs::is_directory(path) ? (fs::path{path} / "trace.h5").string() : path;
+}
 
 std::int32_t step_to_draw(const Timeline& timeline, const TraceCommand& command) {
   const auto steps = steps_of(timeline);
@@ -26,7 +35,7 @@ std::int32_t step_to_draw(const Timeline& timeline, const TraceCommand& command)
 }  // namespace
 
 ExitCode trace(const TraceCommand& command) {
-  const auto timeline = read_trace(command.file);
+  const auto timeline = read_trace(trace_file(command.file));
   const auto step = step_to_draw(timeline, command);
   if (!command.chrome.empty()) write_text(command.chrome, chrome_trace(timeline));
   if (!command.svg.empty()) write_text(command.svg, draw_svg(only_step(timeline, step)));
@@ -35,7 +44,8 @@ ExitCode trace(const TraceCommand& command) {
              counted(timeline.ranks, "rank"), to_text(summarize(timeline)), step,
              draw_text(only_step(timeline, step), command.columns));
   if (!command.against.empty()) {
-    fmt::print("\nagainst {}:\n{}\n", command.against, to_text(compare(read_trace(command.against), timeline)));
+    fmt::print("\nagainst {}:\n{}\n", command.against,
+               to_text(compare(read_trace(trace_file(command.against)), timeline)));
   }
   return ExitCode::finished;
 }

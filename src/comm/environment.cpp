@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include <mpi.h>
 
@@ -58,6 +59,13 @@ void start_library(int* argc, char*** argv) {
 }
 
 }  // namespace
+
+bool is_first_of_job() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (const char* rank = std::getenv(name)) return std::string_view{rank} == "0";
+  }
+  return true;
+}
 
 MpiEnvironment::MpiEnvironment(int* argc, char*** argv) {
   sharpen_sleeps();

@@ -10,6 +10,10 @@
 
 namespace penstock {
 
+/// Whether the process is the first of those that mpirun or srun started, or was started by neither: before MPI is, by
+/// their variables.
+bool is_first_of_job();
+
 /// Starts MPI with MPI_THREAD_MULTIPLE for the life of the object, names the process for the log, and makes MPI errors
 /// Error exceptions. One per process, made in main. @throws Error if the MPI library gives less thread support.
 ///

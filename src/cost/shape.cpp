@@ -78,8 +78,8 @@ void check_stages(const CostShape& shape) {
 void check_exchange(const CostShape& shape) {
   if (shape.exchange == Exchange::none) return;
   if (shape.slices % shape.pipeline != 0) {
-    fail(ExitCode::bad_input, "{} slices are no multiple of parallel.pipeline {}; the attention exchange needs that",
-         shape.slices, shape.pipeline);
+    fail(ExitCode::bad_input, "{} no multiple of parallel.pipeline {}; the attention exchange needs that",
+         counted(shape.slices, "slice is", "slices are"), shape.pipeline);
   }
   if (shape.key_cost != 0) {
     fail(ExitCode::bad_input,

@@ -257,6 +257,21 @@ class Faults(ApplicationTest):
                 return int(folder.name)
         self.fail(f"rank {rank} is not to be found")
 
+    def test_an_option_that_a_command_does_not_have_is_named_first(self):
+        deck = str(self.deck())
+        self.assert_refused(self.penstock(["train", deck, "--stes", "3"]), 2, "train has no option `--stes`", "--resume",
+                            "did you mean --set training.steps=...?")
+        self.assert_refused(self.penstock(["trace", "a", "--svgg", "b.svg"]), 2, "trace has no option `--svgg`", "--svg")
+        self.assert_refused(self.penstock(["check", deck, "more"]), 2, "`more` is one argument too many for check")
+
+    def test_a_bad_command_line_is_told_by_one_rank(self):
+        for words in (["trian"], ["train"], ["train", str(self.deck()), "--stes", "3"]):
+            with self.subTest(words=words):
+                told = self.penstock(words, 2)
+                self.assertEqual(told.returncode, 2, told.stdout)
+                alone = self.penstock(words).stdout.splitlines()[0]
+                self.assertEqual(told.stdout.count(alone), 1, told.stdout)
+
     def test_override_of_an_unknown_key(self):
         run = self.penstock(["check", str(self.deck()), "--set", "training.stepz=3"])
         self.assert_refused(run, 2, "stepz", "steps")

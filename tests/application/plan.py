@@ -28,6 +28,18 @@ class Plan(ApplicationTest):
         self.assertLess(step["step_seconds"], best["step_seconds"] * 1.02)
         self.assertGreaterEqual(max(rank["peak_device_bytes"] for rank in step["ranks"]), best["peak_device_bytes"])
 
+    def test_a_deck_that_stands_in_the_place_of_the_best_is_kept(self):
+        planned = self.folder / "planned.yaml"
+        planned.write_text("mine\n")
+
+        first = self.plan()
+
+        self.assertIn(f"what was in {planned} is now in {planned}.previous.1\n", first.stdout)
+        self.assertEqual((self.folder / "planned.yaml.previous.1").read_text(), "mine\n")
+        deck = planned.read_text()
+        self.assertIn("previous.2", self.plan().stdout)
+        self.assertEqual((self.folder / "planned.yaml.previous.2").read_text(), deck)
+
     def test_keys_that_the_best_has_no_use_for_are_not_in_its_deck(self):
         # Each asks for what only some of the kinds can do.
         asked = ("schedule.early_recompute=true", "schedule.weight_grain=product", "memory.parameters=device",

@@ -148,7 +148,7 @@ class Simulate(ApplicationTest):
         done = self.simulate(self.deck(changes), arguments=("--trace", str(simulated)))
         self.assertEqual(done.returncode, 0, done.stdout)
 
-        compared = self.penstock(["trace", str(run.directory / "trace.h5"), "--against", str(simulated)])
+        compared = self.penstock(["trace", str(run.directory), "--against", str(simulated)])
 
         self.assertEqual(compared.returncode, 0, compared.stdout)
         self.assertIn("against", compared.stdout)
