@@ -1,5 +1,6 @@
 """What README and the pages of doc/ name exists: files, commands, keys, the checkpoint of the quick start."""
 import importlib.util
+import json
 import re
 import unittest
 
@@ -68,6 +69,22 @@ class Documents(ApplicationTest):
             self.assertIn("–", part, name)
         page = larger.PAGE.read_text(encoding="utf-8")
         self.assertEqual(larger.filled(page, parts), page, "run scripts/larger_than_the_devices.py --write")
+
+    def keys_in(self, value):
+        """The names of all keys of a JSON document."""
+        if isinstance(value, list):
+            return set().union(*map(self.keys_in, value))
+        return set(value).union(*map(self.keys_in, value.values())) if isinstance(value, dict) else set()
+
+    def test_every_key_of_the_json_documents_is_explained(self):
+        run = self.train(1, {"output.sample": {"prompt": "The", "tokens": 2}})
+        check = json.loads(self.penstock(["check", str(run.directory / "deck.yaml"), "--json"]).stdout)
+        page = (ROOT / "doc/files.md").read_text(encoding="utf-8")
+
+        keys = self.keys_in(check) | self.keys_in(run.summary()) - set(run.summary()["seconds_over_ranks"])
+
+        self.assertGreater(len(keys), 25)
+        self.assertEqual([key for key in sorted(keys) if f"`{key}`" not in page], [])
 
     def test_the_quick_start_leaves_the_checkpoint_that_is_shown(self):
         steps = yaml.safe_load((ROOT / "input/quickstart.yaml").read_text(encoding="utf-8"))["training"]["steps"]
