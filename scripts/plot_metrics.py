@@ -96,12 +96,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", help="run folders, or metrics.csv files")
     parser.add_argument("--x", choices=["step", "tokens"], default="step", help="the horizontal axis (default: step)")
-    parser.add_argument("--output", help="the PNG to write (default: metrics.png beside the first run's metrics.csv)")
+    parser.add_argument("--output", help="the PNG to write (default: metrics.png beside the run's metrics.csv; of several runs, "
+                                         "in the working directory)")
     arguments = parser.parse_args()
     needed = ["step", "tokens"] + [column for column, _, _ in PANELS]
     paths = [metrics_file(run) for run in arguments.runs]
     runs = [(path.parent.name or str(path), read_columns(path, needed)) for path in paths]
-    output = arguments.output or paths[0].with_name("metrics.png")
+    output = arguments.output or (paths[0].with_name("metrics.png") if len(paths) == 1 else "metrics.png")
     try:
         draw(runs, arguments.x, output)
     except ImportError as error:

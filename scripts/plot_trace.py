@@ -3,7 +3,7 @@
 """Draws a step of a trace: what each rank's lanes did when, and its device memory in use. The pale end of an action is as long
 as all that it waited for other ranks, whenever that was.
 
-    scripts/plot_trace.py runs/quickstart/trace.h5
+    scripts/plot_trace.py runs/quickstart
     scripts/plot_trace.py trace.h5 --step 7 --output step7.png
 """
 import argparse
@@ -12,17 +12,18 @@ import pathlib
 import sys
 
 COLORS = {
-    "F": "#4271ae", "B": "#3e9152", "I": "#48a59b", "W": "#de9628", "R": "#9668aa",
+    "F": "#4e7ebe", "B": "#3e9152", "I": "#48a59b", "W": "#de9628", "R": "#9668aa",
     "EF": "#6096c4", "VF": "#6096c4", "VB": "#68b078", "EB": "#68b078",
     "SEND_F": "#8cb2de", "RECV_F": "#b2ceeb", "SEND_B": "#8cc896", "RECV_B": "#b4deba",
     "SEND_C": "#c8b4d2", "RECV_C": "#dccfe3", "OFFLOAD_A": "#c9d27a", "RELOAD_A": "#9fae3c",
     "FETCH_F": "#e2a0c4", "FETCH_B": "#c46a9b", "OFFLOAD_G": "#f0c482", "REDUCE": "#ce786e", "VALIDATE": "#787878", "STEP": "#be423e",
+    "UNDO": "#e87046", "EVICT_F": "#c8c8c8", "EVICT_B": "#c8c8c8",
 }
 HEIGHTS = {"compute": 1.0}
 OTHER_HEIGHT = 0.4
 GAP = 0.4
 WAITING = {"facecolors": "#ffffffb3", "linewidths": 0}
-LEGEND_COLUMNS = 12
+MOST_LEGEND_COLUMNS = 12
 
 
 def read(path):
@@ -101,23 +102,23 @@ def draw_spans(axis, spans, rows, names, start, scale):
         axis.broken_barh([((s["end"] - w - start) * scale, w * scale) for s, w in zip(own, waited(own))],
                          (y + 0.04, height - 0.08), **WAITING)
         long_enough = own[(own["end"] - own["start"]) * scale > 0.014 * width]
-        for s, w in zip(long_enough, waited(long_enough)):
+        for s in long_enough:
             axis.text(((s["start"] + s["end"]) / 2 - start) * scale, y + height / 2, str(s["micro_batch"]),
-                      ha="center", va="center", fontsize=7, color="#333333" if 2 * w > s["end"] - s["start"] else "white")
+                      ha="center", va="center", fontsize=7, color="black")
     axis.set_yticks([y + height / 2 for y, height in rows.values()])
     axis.set_yticklabels([f"rank {rank}" if names["lane"][lane] == "compute" else names["lane"][lane] for rank, lane in rows],
                          fontsize=8)
     for label in axis.get_yticklabels():
         if not label.get_text().startswith("rank"):
             label.set_fontsize(5.5)
-    lasting = spans[(spans["end"] - spans["start"]) * scale > 1e-4 * width]  # evictions take no time
-    used = [names["op"][op] for op in sorted(set(lasting["op"].tolist()))]
+    used = [names["op"][op] for op in sorted(set(spans["op"].tolist()))]
     handles = [matplotlib.patches.Patch(color=COLORS.get(op, "#000000"), label=op) for op in used]
     if (waited(spans) > 0).any():
         handles.append(matplotlib.patches.Patch(facecolor="white", edgecolor="#bbbbbb", label="waited"))
-    axis.legend(handles=handles,
-                loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=LEGEND_COLUMNS, fontsize=8, frameon=False, columnspacing=1.2)
-    return math.ceil(len(handles) / LEGEND_COLUMNS)
+    legend_rows = math.ceil(len(handles) / MOST_LEGEND_COLUMNS)
+    axis.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=math.ceil(len(handles) / legend_rows),
+                fontsize=8, frameon=False, columnspacing=1.2)
+    return legend_rows
 
 
 def draw_memory(axis, memory, start, end, scale, ranks):
@@ -165,15 +166,18 @@ def draw(path, step, output):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trace", help="trace.h5 of a run")
+    parser.add_argument("trace", help="a run's folder, or its trace.h5")
     parser.add_argument("--step", type=int, help="the step to draw (default: the last one that the trace holds)")
     parser.add_argument("--output", help="the PNG to write (default: the trace's name with .png)")
     arguments = parser.parse_args()
-    if not pathlib.Path(arguments.trace).is_file():
-        sys.exit(f"error: {arguments.trace}: no such file")
-    output = arguments.output or str(pathlib.Path(arguments.trace).with_suffix(".png"))
+    trace = pathlib.Path(arguments.trace)
+    if trace.is_dir():
+        trace = trace / "trace.h5"
+    if not trace.is_file():
+        sys.exit(f"error: {trace}: no such file; give a run's folder or its trace.h5, which output.trace: true writes")
+    output = arguments.output or str(trace.with_suffix(".png"))
     try:
-        draw(arguments.trace, arguments.step, output)
+        draw(str(trace), arguments.step, output)
     except ImportError as error:
         sys.exit(f"error: {error}; install python3-h5py and python3-matplotlib")
     except (OSError, ValueError) as error:

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "base/counted.hpp"
+#include "base/units.hpp"
 #include "schedule/text.hpp"
 #include "trace/draw.hpp"
 #include "trace/label.hpp"
@@ -214,10 +215,7 @@ class SvgDrawing {
     put("<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\"><title>{}</title></rect>\n",
         x + inset, row.y + 1, width - inset, row.height - 2, hex(color), xml_escaped(description_of(span)));
     if (span.waited.value > 0) draw_waiting(span, x_of(span.end), row);
-    const bool is_mostly_pale = span.waited > span.busy();
-    if (span.lane == Lane::compute) {
-      draw_label(span, x + width / 2, row, width, is_mostly_pale ? "#111" : text_color_on(color));
-    }
+    if (span.lane == Lane::compute) draw_label(span, x + width / 2, row, width);
   }
 
   /// As long as all that the action waited, whenever that was. The box below keeps the pointer.
@@ -242,7 +240,7 @@ class SvgDrawing {
   }
 
   /// The micro-batch, and its slice where there is room, in letters as large as the box allows.
-  void draw_label(const Span& span, double middle, const Row& row, double width, const char* color) {
+  void draw_label(const Span& span, double middle, const Row& row, double width) {
     const std::string number = fmt::format("{}", span.action.micro_batch);
     const auto fitting = [width](const std::string& label) {
       return std::min(font_size, (width - box_margins) / (digit_width * static_cast<double>(label.size())));
@@ -252,7 +250,7 @@ class SvgDrawing {
     const double size = fitting(label);
     if (size < least_font_size) return;
     put("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:.1f}\" text-anchor=\"middle\" fill=\"{}\">{}</text>\n", middle,
-        row.y + row.height / 2 + 0.36 * size, size, color, label);
+        row.y + row.height / 2 + 0.36 * size, size, hex(label_color), label);
   }
 
   /// Shown by browsers when the pointer rests on a box.
@@ -279,8 +277,10 @@ class SvgDrawing {
     std::size_t longest = 0;
     for (const Op op : ops_) longest = std::max(longest, legend_text(op).size());
     legend_cell_ = 7.2 * static_cast<double>(longest) + 34;
-    cells_per_row_ = std::max(1, static_cast<int>(plot_ / legend_cell_));
-    legend_rows_ = (static_cast<int>(ops_.size()) + cells_per_row_ - 1) / cells_per_row_ + 1;
+    const auto ops = std::max(std::int64_t{1}, static_cast<std::int64_t>(ops_.size()));
+    const auto rows = divide_up(ops, std::max(std::int64_t{1}, static_cast<std::int64_t>(plot_ / legend_cell_)));
+    cells_per_row_ = static_cast<int>(divide_up(ops, rows));  // rows of equal length, not one op alone in the last
+    legend_rows_ = static_cast<int>(rows) + 1;
   }
 
   void draw_legend() {

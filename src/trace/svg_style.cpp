@@ -1,16 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/svg_style.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
 namespace penstock {
+namespace {
+
+/// Of a channel of sRGB, as WCAG 2 defines it.
+double linear(int channel) {
+  const double share = channel / 255.0;
+  return share <= 0.04045 ? share / 12.92 : std::pow((share + 0.055) / 1.055, 2.4);
+}
+
+double luminance_of(Color color) {
+  return 0.2126 * linear(color.red) + 0.7152 * linear(color.green) + 0.0722 * linear(color.blue);
+}
+
+}  // namespace
 
 Color color_of(Op op) {
   switch (op) {
     case Op::forward:
-      return {66, 113, 174};
+      return {78, 126, 190};
     case Op::backward:
       return {62, 145, 82};
     case Op::backward_input:
@@ -71,9 +85,10 @@ std::string hex(Color color) {
   return fmt::format("#{:02x}{:02x}{:02x}", color.red, color.green, color.blue);
 }
 
-const char* text_color_on(Color color) {
-  const double luminance = 0.299 * color.red + 0.587 * color.green + 0.114 * color.blue;
-  return luminance > 145 ? "#111" : "#fff";
+double contrast(Color a, Color b) {
+  const double first = luminance_of(a) + 0.05;
+  const double second = luminance_of(b) + 0.05;
+  return std::max(first, second) / std::min(first, second);
 }
 
 std::string_view words_for(Op op) {

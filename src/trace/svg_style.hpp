@@ -24,8 +24,12 @@ Color lightened(Color color, double fraction);
 /// "#4271ae"
 std::string hex(Color color);
 
-/// Black or white, whichever is read more easily there.
-const char* text_color_on(Color color);
+/// Of the numbers in boxes: on every colour of a computation, however much lightened, its contrast is 4.5 or more
+/// (WCAG 2, 1.4.3), so that neighbours need no other.
+inline constexpr Color label_color{0, 0, 0};
+
+/// (brighter + 0.05) / (darker + 0.05) of the relative luminances of two sRGB colours, from 1 to 21 (WCAG 2).
+double contrast(Color a, Color b);
 
 /// A few words on an op, for a legend: "forward".
 std::string_view words_for(Op op);

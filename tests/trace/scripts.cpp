@@ -43,6 +43,15 @@ TEST_F(Scripts, PlotTraceDrawsAStep) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "trace.png"));
 }
 
+TEST_F(Scripts, PlotTraceTakesTheFolderOfARun) {
+  write_trace(folder_ / "trace.h5", testing::gpipe_timeline(2, 3));
+
+  EXPECT_TRUE(runs("plot_trace.py " + folder_.path().string())) << said();
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "trace.png"));
+  EXPECT_FALSE(runs("plot_trace.py " + (folder_ / "none")));
+  EXPECT_THAT(said(), HasSubstr("none: no such file; give a run's folder"));
+}
+
 TEST_F(Scripts, PlotTraceNamesWhatItCannotDraw) {
   write_trace(folder_ / "trace.h5", testing::gpipe_timeline(2, 3));
   folder_.write("text.h5", "text");
@@ -59,6 +68,21 @@ TEST_F(Scripts, PlotMetricsDrawsARunThatIsStillWriting) {
 
   EXPECT_TRUE(runs("plot_metrics.py " + folder_.path().string())) << said();
   EXPECT_TRUE(std::filesystem::exists(folder_ / "metrics.png"));
+}
+
+TEST_F(Scripts, PlotMetricsOfSeveralRunsLeavesTheirOwnPictures) {
+  const std::string step = std::string{header} + "1,64,5.5,1.25,0.001,0.5,128,0.2,1000,,0\n";
+  for (const char* run : {"a", "b"}) {
+    std::filesystem::create_directory(folder_ / run);
+    folder_.write(std::string{run} + "/metrics.csv", step);
+  }
+  const std::string script = std::filesystem::absolute("scripts/plot_metrics.py").string();
+
+  const std::string command = "cd " + folder_.path().string() + " && /usr/bin/python3 " + script + " a b > said 2>&1";
+
+  EXPECT_EQ(std::system(command.c_str()), 0) << said();
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "metrics.png"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "a/metrics.png"));
 }
 
 TEST_F(Scripts, PlotMetricsNamesTheLineThatIsWrong) {
