@@ -39,7 +39,8 @@ void prune(const std::string& folder, std::int32_t keep);
 /// leaves the system's file cache: memory that serves the parts to come, and that training may need itself.
 void begin_to_synchronize(const std::string& path);
 
-/// Waits until the file's data is on the disk, and lets them leave the system's file cache. @throws Error of code_of_failed_write, with the system's reason.
+/// Waits until the file's data is on the disk, and lets them leave the system's file cache. @throws Error of
+/// code_of_failed_write, with the system's reason.
 void synchronize(const std::string& path);
 
 /// Grows a file to `bytes` with room on the disk for all of them, where the file system can. @throws Error cannot_write
