@@ -14,6 +14,7 @@
 #include "app/commands.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "comm/agreement.hpp"
 #include "comm/environment.hpp"
 #include "config/listing.hpp"
 #include "config/words.hpp"
@@ -300,10 +301,9 @@ ExitCode tell(ExitCode code, const char* message) noexcept {
 ExitCode main_without_exceptions(int argc, char** argv) noexcept {
   try {
     return parse_and_run(argc, argv);
-  } catch (const Error& error) {
-    return tell(error.code(), error.what());
   } catch (const std::exception& error) {
-    return tell(ExitCode::internal, error.what());
+    const auto [code, message] = outcome_of(error);
+    return tell(code, message.c_str());
   } catch (...) {
     return tell(ExitCode::internal, "an exception of an unknown type");
   }

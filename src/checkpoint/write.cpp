@@ -165,7 +165,7 @@ void write_data(const Communicator& group, const std::string& partial, const Che
     PieceWriter writer{file, contents.datasets, doing, PartsToDisk{partial, after_part}};
     for (const auto& piece : pieces) writer.write(piece);
   });
-  jointly(group, [&] { checked(H5Fclose(file.release()), doing); });
+  jointly(group, [&] { hdf5::close_file(std::move(file), doing); });
   jointly(group, [&] {
     synchronize(partial);  // each rank for its node
     if (before_rename) before_rename(contents.header.step);

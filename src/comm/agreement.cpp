@@ -2,9 +2,22 @@
 #include "comm/agreement.hpp"
 
 #include <algorithm>
+#include <new>
 #include <vector>
 
 namespace penstock {
+
+Outcome outcome_of(const std::exception& error) {
+  if (const auto* told = dynamic_cast<const Error*>(&error)) return {told->code(), told->what()};
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return {
+        ExitCode::does_not_fit,
+        "host memory is used up: the system refused to give more. `penstock check` shows what a run plans, to which "
+        "libraries and the program come; give each process more (ulimit -v, the limits of the batch system), or use "
+        "more nodes"};
+  }
+  return {ExitCode::internal, error.what()};
+}
 
 void refuse_failures(const std::vector<Outcome>& outcomes) {
   const auto failed = [](const Outcome& outcome) { return outcome.code != ExitCode::finished; };

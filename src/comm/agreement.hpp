@@ -25,6 +25,10 @@ struct Outcome {
   std::string message;
 };
 
+/// What a failure is told as: an Error as it is, exhausted memory as what does not fit, all else as a fault of the
+/// program.
+Outcome outcome_of(const std::exception& error);
+
 /// Throws if any of the outcomes, one of each rank and known to all, is a failure: the first in rank order, with the
 /// rank unless all say the same.
 void refuse_failures(const std::vector<Outcome>& outcomes);
@@ -46,10 +50,8 @@ auto jointly(const Communicator& group, Work&& work) {
     } else {
       result.emplace(work());
     }
-  } catch (const Error& error) {
-    outcome = {error.code(), error.what()};
   } catch (const std::exception& error) {
-    outcome = {ExitCode::internal, error.what()};
+    outcome = outcome_of(error);
   }
   agree(group, outcome);
   if constexpr (!std::is_void_v<Result>) return std::move(*result);

@@ -2,11 +2,14 @@
 #include "trace/hdf5.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <fstream>
 
+#include "base/host_block.hpp"
 #include "base/log.hpp"
+#include "trace/failed_close.hpp"
 
 namespace penstock::hdf5 {
 namespace {
@@ -14,10 +17,19 @@ namespace {
 /// Text attributes above this cannot come from Penstock: a damaged size must not become an allocation.
 constexpr std::size_t largest_text = std::size_t{64} << 20U;
 
+std::atomic<bool> failed_to_close{false};
+
 /// Keeps HDF5 from printing its error stack: the Error carries it.
 void silence_once() {
   static const herr_t done = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   static_cast<void>(done);
+}
+
+/// HDF5 may crash where the system refuses it memory: as much as a file takes is asked for, and given back, before.
+void require_memory(const Doing& doing) {
+  constexpr Bytes room{std::int64_t{64} << 20};
+  const HostBlock probe{room, fmt::format("HDF5 ({})", doing.what),
+                        "give each process more (ulimit -v, the limits of the batch system), or use more nodes"};
 }
 
 herr_t keep_innermost(unsigned depth, const H5E_error2_t* entry, void* target) {
@@ -69,6 +81,7 @@ Type text_type(std::size_t bytes, const Doing& doing) {
 }  // namespace
 
 void report_failed_close(const char* kind) noexcept {
+  failed_to_close = true;
   try {
     std::string cause;
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &cause);
@@ -76,6 +89,10 @@ void report_failed_close(const char* kind) noexcept {
   } catch (...) {  // a warning that cannot be written is lost: there is nobody to tell
     return;
   }
+}
+
+bool has_failed_to_close() noexcept {
+  return failed_to_close;
 }
 
 void fail_with_error_stack(const Doing& doing) {
@@ -95,7 +112,14 @@ PropertyList file_access(H5F_libver_t format, const Doing& doing) {
 
 File create_file(const std::string& path, const PropertyList& access, const Doing& doing) {
   silence_once();
+  require_memory(doing);
   return File{checked(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), doing)};
+}
+
+void close_file(File file, const Doing& doing) {
+  const herr_t status = H5Fclose(file.release());
+  if (status < 0) failed_to_close = true;
+  checked(status, doing);
 }
 
 File open_file(const std::string& path, const FileKind& kind, const Doing& doing) {

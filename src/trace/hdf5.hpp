@@ -58,6 +58,9 @@ PropertyList file_access(H5F_libver_t format, const Doing& doing);
 
 File create_file(const std::string& path, const PropertyList& access, const Doing& doing);
 
+/// Closes a file that was written: what did not reach it is then known. @throws Error with `doing`
+void close_file(File file, const Doing& doing);
+
 /// What a file should be: what errors call it, where users find such files, and a group or data set that each one has.
 struct FileKind {
   const char* name;      ///< "a checkpoint"
