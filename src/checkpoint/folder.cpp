@@ -75,6 +75,14 @@ void remove_or_warn(const std::string& path) {
   if (error) log::warning("removing {}: {}", path, error.message());
 }
 
+/// What may go so that a checkpoint finds room. output.keep removes files after the next success alone.
+std::string advice_on_room(const std::string& path) {
+  const auto files = list(fs::path{path}.parent_path().native(), suffix);
+  if (files.size() < 2) return "free some, or choose another output.directory";
+  return fmt::format("free some, or choose another output.directory; {} may be deleted, as {} is newer",
+                     files.back().path, files.front().path);
+}
+
 }  // namespace
 
 std::string checkpoint_name(std::int64_t step) {
@@ -126,12 +134,12 @@ void reserve(const std::string& path, Bytes bytes) {
     return;  // the file system cannot reserve: writes will tell
   std::error_code ignored;
   const auto room = fs::space(path, ignored);
-  throw Error{ExitCode::cannot_write,
-              system_error_text(fmt::format("writing {}, which needs {} ({} bytes) where {} are free; free some, lower "
-                                            "output.keep or choose another output.directory",
-                                            path, to_text(bytes), bytes.value,
-                                            to_text(Bytes{static_cast<std::int64_t>(room.available)})),
-                                reason)};
+  throw Error{
+      ExitCode::cannot_write,
+      system_error_text(
+          fmt::format("writing {}, which needs {} ({} bytes) where {} are free; {}", path, to_text(bytes), bytes.value,
+                      to_text(Bytes{static_cast<std::int64_t>(room.available)}), advice_on_room(path)),
+          reason)};
 }
 
 }  // namespace penstock

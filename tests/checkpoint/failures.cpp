@@ -25,6 +25,7 @@ namespace {
 
 using namespace test;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// Lets this process write no file beyond `bytes`, as a quota would: writing fails with EFBIG.
 class FileSizeLimit {
@@ -56,8 +57,8 @@ class Failures : public ::testing::Test {
   }
   /// The Error of a write of step 2, in which this rank's pieces are changed before.
   template <class Change>
-  Error error_of_write(Change change) const {
-    const auto contents = example_contents(2);
+  Error error_of_write(Change change, std::int64_t step = 2) const {
+    const auto contents = example_contents(step);
     auto pieces = deal(contents, Deal::single_chunks, group_.rank(), group_.size());
     change(pieces);
     try {
@@ -92,6 +93,24 @@ TEST_F(Failures, FullDiskNamesTheFileAndTheBytesNeeded) {
   EXPECT_THAT(error.what(), HasSubstr(folder_ / checkpoint_name(2)));
   EXPECT_THAT(error.what(), HasSubstr("bytes"));
   expect_step_1_alone();
+}
+
+TEST_F(Failures, FullDiskTellsWhichCheckpointMayBeDeletedIfANewerOneIsThere) {
+  Error with_one{ExitCode::finished, ""};
+  Error with_two{ExitCode::finished, ""};
+  {
+    const FileSizeLimit limit{1 << 20};
+    with_one = error_of_write(nothing);
+  }
+  write(example_contents(2));
+  {
+    const FileSizeLimit limit{1 << 20};
+    with_two = error_of_write(nothing, 3);
+  }
+
+  EXPECT_THAT(with_one.what(), Not(HasSubstr("may be deleted")));
+  EXPECT_THAT(with_two.what(), HasSubstr(fmt::format("{} may be deleted, as {} is newer", folder_ / checkpoint_name(1),
+                                                     folder_ / checkpoint_name(2))));
 }
 
 TEST_F(Failures, WriteThatFailsOnOneRankFailsOnAll) {
