@@ -104,7 +104,7 @@ Prices expected_durations(const Deck& deck, const std::string& deck_path) {
 Priced price_valid(const ModelledRun& run) {
   Priced priced = price(run);
   // Generators are proved by tests; a file is not.
-  if (run.schedule.file) require_valid(priced.schedule, validate(priced.schedule));
+  if (run.schedule.file) require_valid_file(priced.schedule, run.schedule_csv, *run.schedule.file);
   return priced;
 }
 

@@ -35,15 +35,28 @@ Drawn in_units(Schedule schedule) {
   return drawn;
 }
 
-Drawn of_csv(const std::string& path) {
-  auto schedule = complete(load_schedule_csv(path), {});
-  require_valid(schedule, validate(schedule));
+/// What cannot run is written all the same, so that its findings can be looked up.
+void require_valid_or_write(const ShowCommand& command, const Schedule& schedule, const std::string& csv,
+                            const std::string& name) {
+  try {
+    require_valid_file(schedule, csv, name);
+  } catch (const Error&) {
+    if (!command.csv.empty()) write_text(command.csv, write_schedule_csv(schedule));
+    throw;
+  }
+}
+
+Drawn of_csv(const ShowCommand& command) {
+  auto schedule = complete(load_schedule_csv(command.file), {});
+  require_valid_or_write(command, schedule, read_text(command.file), command.file);
   return in_units(std::move(schedule));
 }
 
 Drawn of_deck(const ShowCommand& command) {
   const auto modelled = read_modelled_deck(command.file, command.overrides);
-  const Priced priced = price_valid(modelled_run(modelled.deck, modelled.hardware));
+  const ModelledRun run = modelled_run(modelled.deck, modelled.hardware);
+  const Priced priced = price(run);
+  if (run.schedule.file) require_valid_or_write(command, priced.schedule, run.schedule_csv, *run.schedule.file);
   const ScheduleOptions& asked = modelled.deck.schedule;
   if (modelled.hardware.unit) {
     Drawn drawn = in_units(priced.expected.value_or(priced.schedule));
@@ -101,7 +114,7 @@ void note_what_is_left_out(const std::string& file, const Drawn& drawn) {
 }  // namespace
 
 ExitCode show(const ShowCommand& command) {
-  const Drawn drawn = command.file.ends_with(".csv") ? of_csv(command.file) : of_deck(command);
+  const Drawn drawn = command.file.ends_with(".csv") ? of_csv(command) : of_deck(command);
   if (!command.csv.empty()) {
     write_text(command.csv, write_schedule_csv(drawn.schedule));
     note_what_is_left_out(command.csv, drawn);

@@ -103,13 +103,19 @@ Schedule complete_schedule(const RunShape& shape, const Schedule& compute) {
   return complete(compute, options);
 }
 
+void require_valid_training(const RunShape& shape, const Schedule& schedule,
+                            const std::vector<MemoryEdge>& edges = {}) {
+  if (shape.schedule.file) return require_valid_file(schedule, shape.schedule_csv, *shape.schedule.file, edges);
+  require_valid(schedule, validate(schedule, edges));
+}
+
 /// Puts the weight gradients where the deck wants them, if it says so.
 void place_weight_gradients(RunPlan& plan, const Schedule& compute) {
   if (plan.shape.schedule.weight_gradients != WeightGradients::placed) return;
   require_placeable(plan.shape.schedule, plan.training.schedule.offloads_activations);
   const auto complete = [&](const Schedule& schedule) { return complete_schedule(plan.shape, schedule); };
   plan.training.schedule = with_placed_weight_gradients(plan, compute, complete);
-  require_valid(plan.training.schedule, validate(plan.training.schedule));
+  require_valid_training(plan.shape, plan.training.schedule);
 }
 
 /// A forward-only schedule over the same stages on the same ranks, in the same slices.
@@ -227,13 +233,13 @@ void plan_ranks(PlannedSchedule& planned, const PerRank<PersistentLayout>& persi
 }
 
 /// With the memory that actions wait for as edges: messages that a file places itself can close a cycle through it.
-void require_valid_with_memory(const PlannedSchedule& planned) {
+void require_valid_with_memory(const RunShape& shape, const PlannedSchedule& planned) {
   std::vector<MemoryEdge> edges;
   for (const auto& rank : planned.ranks) {
     const auto own = memory_edges(rank);
     edges.insert(edges.end(), own.begin(), own.end());
   }
-  require_valid(planned.schedule, validate(planned.schedule, edges));
+  require_valid_training(shape, planned.schedule, edges);
 }
 
 }  // namespace
@@ -267,7 +273,7 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
   cut_layers(plan, compute);
   plan.training.schedule = complete_schedule(shape, compute);
   const Schedule& schedule = plan.training.schedule;
-  require_valid(schedule, validate(schedule));
+  require_valid_training(shape, schedule);
   check_slices(shape, schedule);
   check_shares(shape, schedule);
   plan.training.stages = stage_shapes(shape, plan.partition, schedule, shape.micro_batch);
@@ -293,7 +299,7 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
   }
   place_weight_gradients(plan, compute);
   for (auto* planned : {&plan.training, &plan.validation, &plan.generation}) plan_ranks(*planned, plan.persistent);
-  require_valid_with_memory(plan.training);
+  require_valid_with_memory(shape, plan.training);
   return plan;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "schedule/source_cells.hpp"
 #include "schedule/text_cell.hpp"
 
 namespace penstock {
@@ -81,6 +82,16 @@ class CsvReader {
     place_stages();
     check_places();
     return result();
+  }
+
+  /// visit(rank, action, cell from 1) for all actions of what was read, in the order of the file.
+  template <class Visit>
+  void visit_cells(const Visit& visit_cell) const {
+    for (const Rank rank : all<Rank>(static_cast<std::int32_t>(rows_.size()))) {
+      for (const auto& [action, column] : rows_[static_cast<std::size_t>(rank.value())]) {
+        visit_cell(rank, action, column);
+      }
+    }
   }
 
  private:
@@ -309,6 +320,23 @@ std::string write_schedule_csv(const Schedule& schedule) {
 
 Schedule read_schedule_csv(std::string_view text, const std::string& name) {
   return CsvReader{name}.read(text);
+}
+
+SourceCells::SourceCells(std::string_view csv, const std::string& name) {
+  CsvReader reader{name};
+  static_cast<void>(reader.read(csv));
+  reader.visit_cells([this](Rank rank, const Action& action, std::size_t cell) {
+    cells_[{rank, action}].push_back(cell);
+  });
+}
+
+std::optional<std::size_t> SourceCells::cell_of(const Schedule& schedule, Rank rank, std::int32_t position) const {
+  const auto& list = schedule.actions[rank];
+  const Action& action = list[static_cast<std::size_t>(position)];
+  const auto cells = cells_.find({rank, action});
+  const auto before = static_cast<std::size_t>(std::count(list.begin(), list.begin() + position, action));
+  if (cells == cells_.end() || before >= cells->second.size()) return std::nullopt;
+  return cells->second[before];
 }
 
 Schedule load_schedule_csv(const std::string& path) {

@@ -8,6 +8,7 @@
 #include "base/counted.hpp"
 #include "base/error.hpp"
 #include "schedule/semantics.hpp"
+#include "schedule/source_cells.hpp"
 #include "schedule/validator_rules.hpp"
 
 namespace penstock {
@@ -119,8 +120,9 @@ void check_placement(const Schedule& schedule, Findings& findings) {
 
 }  // namespace rules
 
-std::vector<Finding> validate(const Schedule& schedule, const std::vector<MemoryEdge>& memory_edges) {
-  rules::Findings findings{schedule};
+std::vector<Finding> validate(const Schedule& schedule, const std::vector<MemoryEdge>& memory_edges,
+                              const SourceCells* source) {
+  rules::Findings findings{schedule, source};
   if (!rules::check_tables(schedule, findings)) return std::move(findings).result();
   const ScheduleIndex index{schedule};
   rules::check_placement(schedule, findings);
@@ -138,14 +140,32 @@ std::vector<Finding> validate(const Schedule& schedule, const std::vector<Memory
   return result;
 }
 
-void require_valid(const Schedule& schedule, const std::vector<Finding>& findings) {
-  if (findings.empty()) return;
+namespace {
+
+std::string findings_text(const Schedule& schedule, const std::vector<Finding>& findings) {
   constexpr std::size_t most_shown = 20;
   std::string text;
   for (std::size_t i = 0; i < std::min(findings.size(), most_shown); ++i) text += "\n" + findings[i].text;
   if (findings.size() > most_shown) text += fmt::format("\nand {} more", findings.size() - most_shown);
-  fail(ExitCode::damaged_input, "schedule '{}' cannot run ({}):{}", schedule.name,
-       counted(std::ssize(findings), "finding"), text);
+  return fmt::format("schedule '{}' cannot run ({}):{}", schedule.name, counted(std::ssize(findings), "finding"), text);
+}
+
+}  // namespace
+
+void require_valid(const Schedule& schedule, const std::vector<Finding>& findings) {
+  if (findings.empty()) return;
+  throw Error{ExitCode::damaged_input, findings_text(schedule, findings)};
+}
+
+void require_valid_file(const Schedule& schedule, std::string_view csv, const std::string& name,
+                        const std::vector<MemoryEdge>& memory_edges) {
+  if (validate(schedule, memory_edges).empty()) return;
+  const SourceCells source{csv, name};
+  std::string text = findings_text(schedule, validate(schedule, memory_edges, &source));
+  if (text.find(rules::of_completed_list) != std::string::npos) {
+    text += "\n(`penstock show`, of the deck or of the file, prints the lists as completed with --csv -)";
+  }
+  throw Error{ExitCode::damaged_input, text};
 }
 
 }  // namespace penstock

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/index.hpp"
@@ -10,6 +11,8 @@
 #include "schedule/schedule.hpp"
 
 namespace penstock {
+
+class SourceCells;
 
 /// The rules, by the numbers that findings print (V1, V2, ...).
 enum class Rule : std::uint8_t {
@@ -31,6 +34,7 @@ struct Finding {
   Rank rank;
   std::int32_t position = -1;  ///< in the rank's list, from 0; -1 where the fault is that something is not there
   std::string text;            ///< "V3 rank 1, action 17 `1RECV_F3`: ..." (actions count from 1 for people)
+                               ///< or "V8 rank 0, row 1, cell 4 `0B0`: ..." where the list comes from a file
 };
 
 /// Every fault of a complete schedule (see `complete`), by rule and then by place; empty if it can run.
@@ -38,9 +42,16 @@ struct Finding {
 /// Give the edges of the memory plans too, so that what waits for memory takes part in the search for cycles. A
 /// schedule whose own tables disagree about the numbers of ranks and stages has a V1 finding and is not looked at
 /// further.
-std::vector<Finding> validate(const Schedule& schedule, const std::vector<MemoryEdge>& memory_edges = {});
+///
+/// With `source`, the file that the schedule was completed from, findings name its cells.
+std::vector<Finding> validate(const Schedule& schedule, const std::vector<MemoryEdge>& memory_edges = {},
+                              const SourceCells* source = nullptr);
 
 /// @throws Error damaged_input with the first findings (20 at most, and how many more) if there are any.
 void require_valid(const Schedule& schedule, const std::vector<Finding>& findings);
+
+/// The same of a schedule that was completed from the text `csv` of the file `name`, in whose cells the findings are.
+void require_valid_file(const Schedule& schedule, std::string_view csv, const std::string& name,
+                        const std::vector<MemoryEdge>& memory_edges = {});
 
 }  // namespace penstock

@@ -38,8 +38,8 @@ class BufferWalk {
   void take(const Placed& at, const SymbolicBuffer& buffer) {
     const auto [place, is_new] = live_.emplace(buffer, at);
     if (is_new) return;
-    findings_.add(Rule::buffer, at, "takes {}, which `{}` (action {}) has taken and nothing has freed", text(buffer),
-                  findings_.text(place->second.action), place->second.position + 1);
+    findings_.add(Rule::buffer, at, "takes {}, which `{}` ({}) has taken and nothing has freed", text(buffer),
+                  findings_.text(place->second.action), findings_.place(place->second.rank, place->second.position));
   }
 
   void use(const Placed& at, const SymbolicBuffer& buffer) {
@@ -58,7 +58,8 @@ class BufferWalk {
   std::string why_not_live(const SymbolicBuffer& buffer) const {
     const auto freed = freed_.find(buffer);
     if (freed == freed_.end()) return "no action before it takes";
-    return fmt::format("`{}` (action {}) has freed", findings_.text(freed->second.action), freed->second.position + 1);
+    return fmt::format("`{}` ({}) has freed", findings_.text(freed->second.action),
+                       findings_.place(freed->second.rank, freed->second.position));
   }
 
   std::string text(const SymbolicBuffer& buffer) const {

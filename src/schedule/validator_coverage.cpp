@@ -33,7 +33,8 @@ void check_duplicates(const ScheduleIndex& index, Findings& findings) {
   visit_placed(index.schedule(), [&](const Placed& at) {
     const auto first = index.position_of(at.node());
     if (first && *first != at.position) {
-      findings.add(rule_of(at.action.op), at, "stands in the list already, as action {}; expected once", *first + 1);
+      findings.add(rule_of(at.action.op), at, "stands in the list already, as {}; expected once",
+                   findings.place(at.rank, *first));
     }
   });
 }
@@ -202,7 +203,10 @@ void check_undos(const ScheduleIndex& index, Findings& findings) {
     if (position && waits) {
       findings.add(Rule::host, Placed{rank, *position, undo},
                    "the stage's STEP waits for VALIDATE already; expected no UNDO of it");
-    } else if (!position && !waits && (schedule.needs_norm || takes_back)) {
+    } else if (!position && !waits && !takes_back && schedule.needs_norm) {
+      findings.add(Rule::host, Placed{rank, *step, host_action(Op::step, stage)},
+                   "stands before VALIDATE, which forms the norm that it needs; expected it behind VALIDATE");
+    } else if (!position && !waits && takes_back) {
       findings.add(Rule::host, rank,
                    "`{}` is missing; `{}` stands before VALIDATE, so that what the norm forbids must be taken back "
                    "behind it",

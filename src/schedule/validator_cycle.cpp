@@ -141,8 +141,8 @@ class CycleText {
   std::string name(std::int32_t node) const {
     if (graph_.is_gate(node)) return gate_name(node);
     const ActionOnRank action = graph_.action_of(node);
-    std::string text = fmt::format("rank {}'s `{}` (action {})", action.rank, findings_.text(action.action),
-                                   graph_.position_of(node) + 1);
+    std::string text = fmt::format("rank {}'s `{}` ({})", action.rank, findings_.text(action.action),
+                                   findings_.place(action.rank, graph_.position_of(node)));
     if (is_collective(action.action.op)) return text + " with those of all ranks";
     const auto receive = lane_of(action.action.op) == Lane::send ? match_of(schedule_, action) : std::nullopt;
     if (!receive) return text;
@@ -181,13 +181,25 @@ class CycleText {
   const Findings& findings_;
 };
 
+/// In a cycle of needs and lanes within one list something needs what stands behind it. V4 or V7 reports that; the
+/// cycle only follows from it.
+bool is_in_one_list(const DependenceGraph& graph, const std::vector<Successor>& cycle) {
+  return std::all_of(cycle.begin(), cycle.end(), [&](const Successor& edge) {
+    if (graph.is_gate(edge.node) || edge.kind == EdgeKind::memory) return false;
+    const ActionOnRank& node = graph.action_of(edge.node);
+    // A message and a collective action are of other lists too.
+    const bool is_shared = is_collective(node.action.op) || lane_of(node.action.op) == Lane::send;
+    return !is_shared && node.rank == graph.action_of(cycle.front().node).rank;
+  });
+}
+
 }  // namespace
 
 void check_cycles(const ScheduleIndex& index, const std::vector<MemoryEdge>& memory_edges, Findings& findings) {
   const DependenceGraph graph{index, memory_edges};
   ShortestCycle search{graph};
   const auto cycle = search.find();
-  if (cycle.empty()) return;
+  if (cycle.empty() || is_in_one_list(graph, cycle)) return;
   // Between two gates of a cycle there is an action.
   const std::int32_t shown = graph.is_gate(cycle.front().node) ? cycle[1].node : cycle.front().node;
   const ActionOnRank first = graph.action_of(shown);

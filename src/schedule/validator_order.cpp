@@ -54,9 +54,9 @@ void check_order(const Schedule& schedule, const ChannelEnds& ends, Findings& fi
     const Placed& receive = ends.receives[i];
     const auto expected = match_of(schedule, ends.sends[i].node());
     if (expected && expected->action == receive.action) continue;
-    findings.add(Rule::channel_order, receive,
-                 "rank {} sends `{}` here first (its action {}); receive in the order of sends", ends.sends[i].rank,
-                 findings.text(ends.sends[i].action), ends.sends[i].position + 1);
+    findings.add(Rule::channel_order, receive, "rank {} sends `{}` here first ({}); receive in the order of sends",
+                 ends.sends[i].rank, findings.text(ends.sends[i].action),
+                 findings.place(ends.sends[i].rank, ends.sends[i].position));
     return;
   }
 }
@@ -65,8 +65,8 @@ void check_own_rank_order(const ScheduleIndex& index, const Placed& at, Findings
   for (const ActionOnRank& need : needs(index, at.node())) {
     const auto position = index.position_of(need);
     if (need.rank != at.rank || !position || *position < at.position) continue;
-    findings.add(is_host(at.action.op) ? Rule::host : Rule::need, at,
-                 "needs `{}`, which stands behind it, as action {}", findings.text(need.action), *position + 1);
+    findings.add(is_host(at.action.op) ? Rule::host : Rule::need, at, "needs `{}`, which stands behind it, as {}",
+                 findings.text(need.action), findings.place(need.rank, *position));
   }
 }
 
@@ -173,8 +173,8 @@ void check_versions(const ScheduleIndex& index, Findings& findings) {
     const auto& use = last_use[at.action.stage];
     if (!use || use->position < at.position) return;
     findings.add(Rule::parameter_version, at,
-                 "`{}` (action {}) uses the stage's parameters after it; expected one version of them for a step",
-                 findings.text(use->action), use->position + 1);
+                 "`{}` ({}) uses the stage's parameters after it; expected one version of them for a step",
+                 findings.text(use->action), findings.place(use->rank, use->position));
   });
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 
 #include "schedule/graph.hpp"
 #include "schedule/schedule_index.hpp"
+#include "schedule/source_cells.hpp"
 #include "schedule/text.hpp"
 #include "schedule/validator.hpp"
 
@@ -24,16 +26,21 @@ struct Placed {
   ActionOnRank node() const { return {rank, action}; }
 };
 
+/// Behind the number of an action that is not in the user's file.
+inline constexpr std::string_view of_completed_list = "of the completed list";
+
 /// Collects findings in the words that they share.
 class Findings {
  public:
-  explicit Findings(const Schedule& schedule) : schedule_{schedule} {}
+  explicit Findings(const Schedule& schedule, const SourceCells* source = nullptr)
+      : schedule_{schedule}, source_{source} {}
 
   template <class... Arguments>
   void add(Rule rule, const Placed& at, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    found_.push_back({rule, at.rank, at.position,
-                      fmt::format("V{} rank {}, action {} `{}`: {}", static_cast<int>(rule), at.rank, at.position + 1,
-                                  text(at.action), fmt::format(format, std::forward<Arguments>(arguments)...))});
+    found_.push_back(
+        {rule, at.rank, at.position,
+         fmt::format("V{} rank {}, {} `{}`: {}", static_cast<int>(rule), at.rank, place(at.rank, at.position),
+                     text(at.action), fmt::format(format, std::forward<Arguments>(arguments)...))});
   }
   /// A finding about a rank's list as a whole, or about what it lacks.
   template <class... Arguments>
@@ -43,10 +50,18 @@ class Findings {
                                   fmt::format(format, std::forward<Arguments>(arguments)...))});
   }
   std::string text(const Action& action) const { return to_text(action, schedule_.shape.slices); }
+  /// Of an action of a list, in the terms of who wrote it: "action 4", "row 1, cell 3".
+  std::string place(Rank rank, std::int32_t position) const {
+    if (source_ == nullptr) return fmt::format("action {}", position + 1);
+    const auto cell = source_->cell_of(schedule_, rank, position);
+    if (cell) return fmt::format("row {}, cell {}", rank.value() + 1, *cell);
+    return fmt::format("action {} {}", position + 1, of_completed_list);
+  }
   std::vector<Finding> result() && { return std::move(found_); }
 
  private:
   const Schedule& schedule_;
+  const SourceCells* source_;
   std::vector<Finding> found_;
 };
 

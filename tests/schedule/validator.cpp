@@ -61,7 +61,7 @@ TEST(Validate, WritesRuleRankActionAndReason) {
 
   ASSERT_THAT(findings, Not(IsEmpty()));
   EXPECT_EQ(findings[0].text,
-            "V3 rank 1, action 1 `1RECV_F1`: rank 0 sends `0SEND_F0` here first (its action 2); receive in the order "
+            "V3 rank 1, action 1 `1RECV_F1`: rank 0 sends `0SEND_F0` here first (action 2); receive in the order "
             "of sends");
   EXPECT_EQ(findings[0].position, 0);
 }
@@ -246,16 +246,14 @@ TEST(Validate, FindsAWeightGradientThatFreesKeysAndValuesTooEarly) {
 
 // --- V5 cycles ---
 
-TEST(Validate, ShowsTheShortestCycle) {
+TEST(Validate, LeavesACycleWithinOneListToTheNeedThatStandsBehind) {
   Schedule schedule = base();
   move_before(schedule, Rank{0}, "0B0", "0F0");
 
   const auto findings = validate(schedule);
 
-  EXPECT_THAT(findings, Contains(a_finding(Rule::cycle, 0, "a shortest cycle of 2 waits")));
-  EXPECT_THAT(texts(findings),
-              AllOf(HasSubstr("rank 0's `0B0` (action 1) needs rank 0's `0F0` (action 2)"),
-                    HasSubstr("rank 0's `0F0` (action 2) stands on its compute lane behind rank 0's `0B0`")));
+  EXPECT_THAT(findings[0].text, HasSubstr("V4 rank 0, action 1 `0B0`: needs `0F0`, which stands behind it"));
+  EXPECT_EQ(rules_of(findings).count(Rule::cycle), 0U) << texts(findings);
 }
 
 TEST(Validate, ShowsACycleOverTwoRanks) {
@@ -266,7 +264,8 @@ TEST(Validate, ShowsACycleOverTwoRanks) {
 
   ASSERT_EQ(findings.size(), 1U) << texts(findings);
   EXPECT_THAT(findings[0].text,
-              AllOf(HasSubstr("rank 1's `1F0` (action 4) stands on its compute lane behind rank 1's `1F1`"),
+              AllOf(HasSubstr("a shortest cycle of 7 waits"),
+                    HasSubstr("rank 1's `1F0` (action 4) stands on its compute lane behind rank 1's `1F1`"),
                     HasSubstr("rank 0's `0SEND_F1` (action 6) with rank 1's `1RECV_F1` needs rank 0's `0F1`")))
       << texts(findings);
 }
@@ -397,6 +396,25 @@ TEST(Validate, FindsAnUndoAndAFetchOutOfOrder) {
   }
 }
 
+TEST(Validate, WantsAStepBehindTheNormThatItNeedsAndNoUndoWhereNoneIsListed) {
+  Schedule schedule = base({.steps_wait = StepsWait::for_norm});
+  for (const std::int32_t rank : {0, 1}) {
+    move_before(schedule, Rank{rank}, fmt::format("{}STEP", rank), "VALIDATE");
+  }
+
+  EXPECT_THAT(validate(schedule), ElementsAre(a_finding(Rule::host, 0, "`0STEP`: stands before VALIDATE"),
+                                              a_finding(Rule::host, 1, "`1STEP`: stands before VALIDATE")));
+}
+
+TEST(Validate, TellsAStepBeforeItsReductionOnce) {
+  Schedule schedule = base({.steps_wait = StepsWait::for_reduction});
+  move_before(schedule, Rank{0}, "0STEP", "0REDUCE");
+
+  schedule.needs_norm = false;
+
+  EXPECT_THAT(validate(schedule), ElementsAre(a_finding(Rule::host, 0, "`0STEP`: needs `0REDUCE`, which stands")));
+}
+
 // --- V8 accumulation order ---
 
 TEST(Validate, FindsMicroBatchesOutOfOrder) {
@@ -494,6 +512,33 @@ TEST(RequireValid, ListsFindingsAndCountsTheRest) {
                                     HasSubstr(fmt::format("and {} more", findings.size() - 20))));
   }
   EXPECT_NO_THROW(require_valid(base(), validate(base())));
+}
+
+/// What the user reads of a file.
+std::string refusal_of_file(const std::string& csv) {
+  try {
+    require_valid_file(complete(read_schedule_csv(csv, "mine.csv"), {}), csv, "mine.csv");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::damaged_input);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RequireValidFile, NamesCellsOfTheFile) {
+  EXPECT_EQ(refusal_of_file("0F0,,0F1,0B0,0B1"), "");
+  EXPECT_THAT(refusal_of_file("0F0,,0F1,0B1,0B0"), HasSubstr("V8 rank 0, row 1, cell 5 `0B0`: adds"));
+  // The second 0F0 is the file's second too; what a finding refers to is a cell as well.
+  EXPECT_THAT(refusal_of_file("0F0,0F0,0B0"),
+              HasSubstr("V2 rank 0, row 1, cell 2 `0F0`: stands in the list already, as row 1, cell 1"));
+}
+
+TEST(RequireValidFile, TellsWhatWasCompletedFromWhatIsInTheFile) {
+  const std::string refusal = refusal_of_file("0F0,0B0\n1B0,1F0");
+
+  EXPECT_THAT(refusal, AllOf(HasSubstr("V4 rank 1, row 2, cell 1 `1B0`: needs `1F0`, which stands behind it, as row 2, "
+                                       "cell 2"),
+                             HasSubstr("of the completed list `"), HasSubstr("--csv -")));
 }
 
 TEST(RequireValid, CountsOneFindingAsOne) {
