@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.hpp"
+#include "app/fit_advice.hpp"
 #include "app/host_memory.hpp"
 #include "app/job.hpp"
 #include "app/kill_place.hpp"
@@ -62,7 +63,6 @@ void print_notes(const std::vector<std::string>& notes) {
 }
 
 void print_tables(const RunPlan& plan) {
-  fmt::print("{}\n", layout_text(plan));
   for (const Rank rank : all<Rank>(plan.shape.pipeline)) {
     fmt::print("\npipeline rank {}, training:\n{}\n", rank, memory_table(plan.training.ranks[rank]));
   }
@@ -94,12 +94,12 @@ ExitCode check_priced(const CheckCommand& command) {
     fmt::print("{}\n", priced_json(priced, plans).dump(2));
   } else {
     print_notes(notes);
-    for (const RankPlan& plan : plans) fmt::print("pipeline rank {}:\n{}\n\n", plan.rank, memory_table(plan));
   }
-  for (const RankPlan& plan : plans) {
-    check_capacity(plan, priced.schedule, device_capacity(deck, hardware), capacity_name(deck, hardware));
-  }
+  std::fflush(stdout);  // what follows may end on standard error
+  check_capacity(largest_of(plans), device_capacity(deck, hardware), capacity_name(deck, hardware),
+                 modelled_advice(deck, command.deck, hardware));
   if (!command.json) {
+    for (const RankPlan& plan : plans) fmt::print("pipeline rank {}:\n{}\n\n", plan.rank, memory_table(plan));
     fmt::print("{}: the schedule is valid and the plan fits; start {}\n", command.deck, counted(plans.size(), "rank"));
   }
   return ExitCode::finished;
@@ -118,22 +118,20 @@ ExitCode check(const CheckCommand& command) {
   kill_place(deck, plan, deck.testing.kill.rank);
   const NodePlan node = largest_node(plan, deck);
   const Bytes capacity = node_capacity(deck);
-  if (!command.json) {
+  if (command.json) {
+    fmt::print("{}\n", to_json(plan, node, open_training_data(deck, CountEntropies::no)));
+  } else {
     print_notes(notes);
+    fmt::print("{}\n", layout_text(plan));
+  }
+  std::fflush(stdout);  // what follows may end on standard error, with the table of what does not fit
+  check_fits(plan, device_advice(deck, command.deck));
+  check_node(node.bytes, node.ranks, capacity, node_advice(deck, command.deck, capacity));
+  if (!command.json) {
     print_tables(plan);
     print_host(node, capacity);
-    std::fflush(stdout);  // the tables come before an error
-  }
-  const auto data = open_training_data(deck, CountEntropies::no);
-  if (command.json) {
-    fmt::print("{}\n", to_json(plan, node, data));
     std::fflush(stdout);
-  } else {
-    note_data(data);
-  }
-  check_fits(plan);
-  check_node(node.bytes, node.ranks, capacity, plan.training.schedule);
-  if (!command.json) {
+    note_data(open_training_data(deck, CountEntropies::no));
     fmt::print("\n{}: the schedule is valid, the plan fits and the data can be read; start {}\n", command.deck,
                counted(world_size(deck), "rank"));
   }

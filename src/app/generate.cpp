@@ -5,6 +5,7 @@
 
 #include "app/checkpointing.hpp"
 #include "app/commands.hpp"
+#include "app/fit_advice.hpp"
 #include "app/generation.hpp"
 #include "app/job.hpp"
 #include "app/with_mpi.hpp"
@@ -58,7 +59,7 @@ ExitCode generate(const GenerateCommand& command, int* argc, char*** argv) {
     const auto plan = jointly(world, [&] {
       Workers workers{deck.device.threads};
       auto laid_out = make_run_plan(run_shape(deck, command.checkpoint), *make_host_kernels(workers));
-      check_fits(laid_out);
+      check_fits(laid_out, generation_advice(deck, command.checkpoint));
       return laid_out;
     });
     RankState state{plan, world, deck.device, deck.testing.delays, store_options(deck)};

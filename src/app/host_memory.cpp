@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "app/fit_advice.hpp"
 #include "base/available_memory.hpp"
 #include "base/counted.hpp"
 #include "base/error.hpp"
@@ -22,19 +23,17 @@ namespace {
 struct Kind {
   Bytes PlannedHostBytes::*bytes;
   std::string_view name;
-  std::string_view advice;  // when it takes the most
 };
 
-constexpr std::string_view more_nodes = "use more nodes, or a smaller model";
 constexpr std::array<Kind, 8> kinds{{
-    {&PlannedHostBytes::states, "masters and moments", more_nodes},
-    {&PlannedHostBytes::previous, "the same before the last step", "set memory.rollback: inverse"},
-    {&PlannedHostBytes::working_copies, "working copies", more_nodes},
-    {&PlannedHostBytes::gradients, "gradients", more_nodes},
-    {&PlannedHostBytes::staging, "gradients on their way", more_nodes},
-    {&PlannedHostBytes::activations, "offloaded activations", "set memory.offload_activations: 0"},
-    {&PlannedHostBytes::snapshot, "snapshot of a checkpoint", more_nodes},
-    {&PlannedHostBytes::devices, "memory of host devices", more_nodes},
+    {&PlannedHostBytes::states, "masters and moments"},
+    {&PlannedHostBytes::previous, "the same before the last step"},
+    {&PlannedHostBytes::working_copies, "working copies"},
+    {&PlannedHostBytes::gradients, "gradients"},
+    {&PlannedHostBytes::staging, "gradients on their way"},
+    {&PlannedHostBytes::activations, "offloaded activations"},
+    {&PlannedHostBytes::snapshot, "snapshot of a checkpoint"},
+    {&PlannedHostBytes::devices, "memory of host devices"},
 }};
 
 /// The gradient of a tied head that comes from another rank.
@@ -44,16 +43,6 @@ Bytes tied_staging(const RunPlan& plan, Rank rank) {
   const bool is_remote = !schedule.shares_vocabulary && ranks[Stage{0}] != ranks[schedule.last_stage(Pass::backward)];
   if (!plan.shape.model.tie_embeddings || !is_remote || rank != ranks[Stage{0}]) return Bytes{0};
   return Bytes{std::int64_t{plan.shape.model.vocabulary} * plan.shape.model.hidden * size_of(DType::f32)};
-}
-
-/// What would leave less on host devices.
-std::string device_changes(const Schedule& training) {
-  std::string changes;
-  if (keeps_activations(training)) changes += "set memory.recompute: full, or ";
-  const bool has_several_stages = training.shape.stages > training.shape.ranks;
-  const bool may_stream = !training.streams_parameters && !training.shares_vocabulary;
-  if (has_several_stages && may_stream) changes += "set memory.parameters: host, or ";
-  return changes;
 }
 
 }  // namespace
@@ -94,19 +83,14 @@ Bytes node_capacity(const Deck& deck) {
   return deck.memory.host ? std::min(*deck.memory.host, total) : total;
 }
 
-void check_node(const PlannedHostBytes& of_node, std::int32_t ranks, Bytes capacity, const Schedule& training) {
+void check_node(const PlannedHostBytes& of_node, std::int32_t ranks, Bytes capacity, const Advice& advice) {
   if (of_node.total() <= capacity) return;
-  const auto largest = std::max_element(
-      kinds.begin(), kinds.end(), [&](const Kind& a, const Kind& b) { return of_node.*a.bytes < of_node.*b.bytes; });
-  std::string changes;
-  if (of_node.previous.value > 0) changes += "set memory.rollback: inverse, or ";
-  if (largest->bytes == &PlannedHostBytes::devices) changes += device_changes(training);
-  if (largest->bytes != &PlannedHostBytes::previous) changes += largest->advice;
   fail(ExitCode::does_not_fit,
        "a node with {} needs {} ({} bytes) of host memory, and has {} ({} bytes; memory.host, or what the machine "
-       "gives). It is for:\n{}To fit, {}.",
+       "gives). It is for:\n{}A run that is stopped early writes a checkpoint, whatever output.checkpoint_every "
+       "says.\n{}Fewer ranks on each node need less of it.",
        counted(ranks, "rank"), to_text(of_node.total()), of_node.total().value, to_text(capacity), capacity.value,
-       host_memory_table(of_node), changes);
+       host_memory_table(of_node), advice ? advice() : "");
 }
 
 NodePlan largest_node(const RunPlan& plan, const Deck& deck) {
@@ -121,16 +105,17 @@ NodePlan largest_node(const RunPlan& plan, const Deck& deck) {
   return largest;
 }
 
-void check_own_node(const RunPlan& plan, const Deck& deck, const Communicator& world) {
+void check_own_node(const RunPlan& plan, const Deck& deck, const std::string& deck_path, const Communicator& world) {
   const auto own = planned_host_bytes(plan, world.rank());
-  const auto check = [&](const Communicator& node, Bytes capacity) {
+  const auto check = [&](const Communicator& node, Bytes capacity, const Advice& advice) {
     PlannedHostBytes of_node;
     for (const Kind& kind : kinds) of_node.*kind.bytes = Bytes{node.sum((own.*kind.bytes).value)};
-    jointly(world, [&] { check_node(of_node, node.size(), capacity, plan.training.schedule); });
+    jointly(world, [&] { check_node(of_node, node.size(), capacity, advice); });
   };
-  check(Nodes{world, deck.parallel.ranks_per_node}.own(), node_capacity(deck));
-  // Nodes that one machine passes for have its memory together.
-  if (deck.parallel.ranks_per_node) check(world.split_by_machine(), total_memory());
+  const Bytes capacity = node_capacity(deck);
+  check(Nodes{world, deck.parallel.ranks_per_node}.own(), capacity, node_advice(deck, deck_path, capacity));
+  // Nodes that one machine passes for have its memory together; what a plan says of one of them is not the machine's.
+  if (deck.parallel.ranks_per_node) check(world.split_by_machine(), total_memory(), {});
 }
 
 }  // namespace penstock

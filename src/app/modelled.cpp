@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/modelled.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <utility>
@@ -75,6 +76,11 @@ Bytes device_capacity(const Deck& deck, const HardwareOptions& hardware) {
 
 std::string capacity_name(const Deck& deck, const HardwareOptions& hardware) {
   return hardware.unit ? "memory.device" : fmt::format("device.memory - device.reserve of {}", *deck.hardware);
+}
+
+const RankPlan& largest_of(const PerRank<RankPlan>& plans) {
+  return *std::max_element(plans.begin(), plans.end(),
+                           [](const RankPlan& a, const RankPlan& b) { return a.peak < b.peak; });
 }
 
 ModelledRun modelled_run(const Deck& deck, const HardwareOptions& hardware) {

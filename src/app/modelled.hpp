@@ -36,6 +36,9 @@ Bytes device_capacity(const Deck& deck, const HardwareOptions& hardware);
 /// Where that is said, for messages: "memory.device", or the keys of the hardware file.
 std::string capacity_name(const Deck& deck, const HardwareOptions& hardware);
 
+/// The plan that needs most: what is enough for it is enough for every rank.
+const RankPlan& largest_of(const PerRank<RankPlan>& plans);
+
 /// The same file for any working directory and any deck that names it; empty if the deck names none.
 std::string absolute_hardware_path(const Deck& deck, const std::string& deck_path);
 

@@ -5,6 +5,7 @@
 
 #include "app/commands.hpp"
 #include "app/end_job.hpp"
+#include "app/fit_advice.hpp"
 #include "app/modelled.hpp"
 #include "app/run_directory.hpp"
 #include "app/text_file.hpp"
@@ -41,26 +42,26 @@ std::optional<LateAction> late_here(const Deck& deck, const std::optional<LateAc
   return deck.testing.delay_rank == rank ? late : std::nullopt;
 }
 
-Bytes checked_capacity(const Deck& deck, const HardwareOptions& hardware, const PricedSchedule& schedule,
-                       const Communicator& world) {
+Bytes checked_capacity(const Deck& deck, const std::string& deck_path, const HardwareOptions& hardware,
+                       const PricedSchedule& schedule, const Communicator& world) {
   const Bytes capacity = device_capacity(deck, hardware);
   jointly(world, [&] {
-    for (const RankPlan& plan : schedule.plans()) {
-      check_capacity(plan, schedule.schedule(), capacity, capacity_name(deck, hardware));
-    }
+    check_capacity(largest_of(schedule.plans()), capacity, capacity_name(deck, hardware),
+                   modelled_advice(deck, deck_path, hardware));
   });
   return capacity;
 }
 
 }  // namespace
 
-PricedRun::PricedRun(const Deck& deck, const HardwareOptions& hardware, const Communicator& world)
+PricedRun::PricedRun(const Deck& deck, const std::string& deck_path, const HardwareOptions& hardware,
+                     const Communicator& world)
     : deck_{deck},
       world_{&world},
       schedule_{price_on_all_ranks(deck, hardware, world), deck.device.time_scale},
       late_{late_action(deck, schedule_.schedule())},
       simulated_timeline_{schedule_.simulate(Rank{deck.testing.delay_rank.value_or(0)}, late_, simulated_)},
-      rank_{schedule_, world, checked_capacity(deck, hardware, schedule_, world), deck.testing.delays,
+      rank_{schedule_, world, checked_capacity(deck, deck_path, hardware, schedule_, world), deck.testing.delays,
             late_here(deck, late_, world.rank())},
       stop_request_{deck.output.directory, deck.training.time_limit.value_or(Seconds{0})},
       progress_{deck.training.steps, deck.output.progress} {

@@ -32,7 +32,7 @@ namespace penstock {
 class PricedRun {
  public:
   /// @throws AgreedError for what is wrong with deck, schedule or memory, or if the ranks count with other hardware
-  PricedRun(const Deck& deck, const HardwareOptions& hardware, const Communicator& world);
+  PricedRun(const Deck& deck, const std::string& deck_path, const HardwareOptions& hardware, const Communicator& world);
 
   /// Runs training.steps steps, or up to a stop request. Returns finished or stopped_early.
   ExitCode run();

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.hpp"
+#include "app/fit_advice.hpp"
 #include "app/modelled.hpp"
 #include "app/text_file.hpp"
 #include "base/counted.hpp"
@@ -31,10 +32,7 @@ struct Simulation {
   bool in_units() const { return modelled.hardware.unit; }
   TimeUnit unit() const { return in_units() ? TimeUnit::price : TimeUnit::second; }
   Bytes capacity() const { return device_capacity(modelled.deck, modelled.hardware); }
-  const RankPlan& largest() const {
-    return *std::max_element(plans.begin(), plans.end(),
-                             [](const RankPlan& a, const RankPlan& b) { return a.peak < b.peak; });
-  }
+  const RankPlan& largest() const { return largest_of(plans); }
   bool fits() const { return largest().peak <= capacity(); }
 };
 
@@ -188,8 +186,9 @@ ExitCode simulate(const SimulateCommand& command) {
     print_report(simulation, command.columns);
   }
   std::fflush(stdout);  // what follows may end on standard error
-  check_capacity(simulation.largest(), simulation.priced.schedule, simulation.capacity(),
-                 capacity_name(simulation.modelled.deck, simulation.modelled.hardware));
+  const auto& [deck, hardware, notes] = simulation.modelled;
+  check_capacity(simulation.largest(), simulation.capacity(), capacity_name(deck, hardware),
+                 modelled_advice(deck, command.deck, hardware));
   return ExitCode::finished;
 }
 

@@ -41,7 +41,7 @@ void refuse_resume(const TrainCommand& command) {
 ExitCode run_priced(const TrainCommand& command, const Deck& deck, const Communicator& world) {
   const auto hardware =
       jointly(world, [&] { return hardware_of(deck, command.deck, split_overrides(command.overrides).hardware); });
-  PricedRun run{deck, hardware, world};
+  PricedRun run{deck, command.deck, hardware, world};
   return run.run();
 }
 

@@ -10,6 +10,7 @@
 #include "app/batches.hpp"
 #include "app/commands.hpp"
 #include "app/end_job.hpp"
+#include "app/fit_advice.hpp"
 #include "app/host_memory.hpp"
 #include "app/job.hpp"
 #include "app/kill_place.hpp"
@@ -48,12 +49,12 @@ RunPlan plan_on_all_ranks(const Deck& deck, const std::string& deck_path, const 
   auto plan = jointly(world, [&] {
     Workers workers{deck.device.threads};
     auto own = make_run_plan(run_shape(deck, deck_path), *make_host_kernels(workers));
-    check_fits(own);
+    check_fits(own, device_advice(deck, deck_path));
     kill_place(deck, own, world.rank());
     return own;
   });
   refuse_other_lists(plan.training.schedule, world);
-  check_own_node(plan, deck, world);
+  check_own_node(plan, deck, deck_path, world);
   return plan;
 }
 

@@ -329,8 +329,7 @@ std::string text_on_stages(const RunPlan& plan, Rank rank) {
   const Stage backward = largest_stage(training, rank, Pass::backward, BufferKind::gradients);
   return fmt::format(
       "Its largest stage of the forward pass, {}, has {} of parameters; that of the backward pass, {}, has {} of "
-      "parameters and {} of gradients; memory.resident_stages {} are on the device at once. More virtual stages make "
-      "them smaller.\n",
+      "parameters and {} of gradients; memory.resident_stages {} are on the device at once.\n",
       forward, to_text(bytes_of(training, BufferKind::parameters, forward)), backward,
       to_text(bytes_of(training, backward_kind, backward)),
       to_text(bytes_of(training, BufferKind::gradients, backward)), plan.shape.resident_stages);
@@ -338,19 +337,20 @@ std::string text_on_stages(const RunPlan& plan, Rank rank) {
 
 }  // namespace
 
-void check_fits(const RunPlan& plan) {
-  // The largest plan speaks for all: what is enough for it is enough for every rank.
-  const PlannedSchedule* of = &plan.training;
+const RankPlan& largest_rank_plan(const RunPlan& plan) {
   const RankPlan* largest = &plan.training.ranks[Rank{0}];
   for (const auto* planned : {&plan.training, &plan.validation, &plan.generation}) {
     for (const auto& rank : planned->ranks) {
-      if (rank.peak <= largest->peak) continue;
-      of = planned;
-      largest = &rank;
+      if (rank.peak > largest->peak) largest = &rank;
     }
   }
-  check_capacity(*largest, of->schedule, plan.shape.device_capacity, "memory.device",
-                 text_on_stages(plan, largest->rank));
+  return *largest;
+}
+
+void check_fits(const RunPlan& plan, const Advice& advice) {
+  const RankPlan& largest = largest_rank_plan(plan);
+  check_capacity(largest, plan.shape.device_capacity, "memory.device",
+                 [&] { return text_on_stages(plan, largest.rank) + (advice ? advice() : ""); });
 }
 
 Bytes generation_logits_bytes(const ModelSpec& model) {

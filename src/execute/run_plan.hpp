@@ -92,8 +92,12 @@ struct RunPlan {
 /// validator, and for more slices than tokens; the capacity is not looked at here.
 RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels);
 
-/// @throws Error does_not_fit if a rank's plan exceeds the capacity, with a table of what takes the bytes.
-void check_fits(const RunPlan& plan);
+/// The rank's plan that needs most, of training, validation and generation: what is enough for it is enough for all.
+const RankPlan& largest_rank_plan(const RunPlan& plan);
+
+/// @throws Error does_not_fit if a rank's plan exceeds the capacity, with a table of what takes the bytes, then
+/// `advice`.
+void check_fits(const RunPlan& plan, const Advice& advice = {});
 
 /// What the fp32 logits [vocabulary] of one position take at the end of the generation schedule's last-stage workspace,
 /// and where in it they lie.

@@ -146,6 +146,15 @@ struct Places {
   Bytes others_begin;
 };
 
+/// What of the place for stages no buffer has at the peak.
+Bytes unused_of_stages(const RankPlan& plan, const Places& places) {
+  Bytes unused = std::min(plan.peak, places.others_begin) - std::min(plan.peak, places.stages_begin);
+  for (const auto& [kind, bytes] : plan.at_peak) {
+    if (is_of_stage(kind)) unused = unused - bytes;
+  }
+  return unused;
+}
+
 /// How large the places are. What lies in one does not depend on where it begins, nor parameters on gradients; where
 /// both grow towards each other their place is as large as both ever were at one time.
 class PlaceSizes {
@@ -333,8 +342,11 @@ RankPlan plan_rank(const Schedule& schedule, Rank rank, const PerStage<StageByte
           stage_bytes.size(), schedule.most_stages(), schedule.name);
   PlaceSizes sizes;
   Planner{schedule, rank, stage_bytes, persistent, sizes}.walk();
-  PlacedMemory memory{sizes.places_from(persistent.bytes)};
-  return Planner{schedule, rank, stage_bytes, persistent, memory}.walk();
+  const Places places = sizes.places_from(persistent.bytes);
+  PlacedMemory memory{places};
+  RankPlan plan = Planner{schedule, rank, stage_bytes, persistent, memory}.walk();
+  if (schedule.streams_parameters) plan.awaiting_stages = unused_of_stages(plan, places);
+  return plan;
 }
 
 std::vector<MemoryEdge> memory_edges(const RankPlan& plan) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -54,7 +55,8 @@ struct RankPlan {
   Bytes peak;                           ///< highest end of any buffer at any time
   std::map<BufferKind, Bytes> at_peak;  ///< bytes by kind when the peak is first reached, persistent ones included
   std::vector<MemoryUse> table;         ///< the same by kind and size, largest total first: the table of exit code 3
-  Bytes unused_at_peak;                 ///< holes below the peak that no buffer fitted into
+  Bytes unused_at_peak;                 ///< below the peak, and in no buffer
+  Bytes awaiting_stages;                ///< of it, in the place for parameters and gradients that come and go
   Bytes host_peak;                      ///< highest end of what OFFLOAD_A has taken to the host
 };
 
@@ -81,13 +83,13 @@ std::vector<MemoryEdge> memory_edges(const RankPlan& plan);
 /// What takes the bytes at the peak, one line per kind and size, largest first: for check, the log and errors.
 std::string memory_table(const RankPlan& plan);
 
-/// Whether a forward of the schedule keeps more than its stage's input: what memory.recompute: full would give up.
-bool keeps_activations(const Schedule& schedule);
+/// Lines on what could be changed, asked for where a plan does not fit.
+using Advice = std::function<std::string()>;
 
-/// @throws Error does_not_fit if the peak of a rank of `schedule` exceeds `capacity`, with the table and what could be
-/// changed. `name` is where the capacity stands; `more` is said after the table.
-void check_capacity(const RankPlan& plan, const Schedule& schedule, Bytes capacity,
-                    std::string_view name = "memory.device", std::string_view more = "");
+/// @throws Error does_not_fit if the peak of a rank exceeds `capacity`, with the table and then the advice. `name` is
+/// where the capacity stands.
+void check_capacity(const RankPlan& plan, Bytes capacity, std::string_view name = "memory.device",
+                    const Advice& advice = {});
 
 /// The most bytes that are live at one place of the rank's list, the persistent ones included: at most the peak of
 /// plan_rank, which may leave holes. For planners, who need no addresses.

@@ -87,7 +87,7 @@ class Faults(ApplicationTest):
         self.assertEqual(self.train(2, merged(changes, {"memory.host": needed})).code, 0)
         for run in (self.train(2, merged(changes, {"memory.host": needed - 1})),
                     self.penstock(["check", str(self.deck(merged(changes, {"memory.host": needed - 1})))])):
-            self.assert_refused(run, 3, "a node with 2 ranks needs", "masters and moments", "memory.rollback: inverse",
+            self.assert_refused(run, 3, "a node with 2 ranks needs", "masters and moments", "memory.rollback=inverse",
                                 "memory.host")
 
     def test_memory_of_nodes_that_one_machine_passes_for_is_counted_for_each(self):
