@@ -23,9 +23,10 @@ namespace penstock {
 namespace {
 
 constexpr const char* exit_codes =
-    "Exit codes: 0 finished; 2 bad command line or deck; 3 does not fit in memory; 4 unreadable or damaged input or\n"
-    "checkpoint; 5 loss or gradients not finite; 6 no progress (watchdog); 74 a file could not be written, as\n"
-    "on a full disk; 75 stopped early on purpose after a checkpoint: submit again.";
+    "Exit codes: 0 finished; 1 an error of Penstock's own or of MPI: please report it; 2 bad command line or deck;\n"
+    "3 does not fit in memory; 4 unreadable or damaged input or checkpoint; 5 loss or gradients not finite; 6 no\n"
+    "progress (watchdog); 74 a file could not be written, as on a full disk or in a folder that is not there or not\n"
+    "yours; 75 stopped early on purpose after a checkpoint: submit again.";
 
 /// The command line as data; `run` is what the chosen command does.
 struct CommandLine {

@@ -34,7 +34,7 @@ std::string source_of(const MeasureCommand& command, const Kernels& kernels, int
 /// Better now than after the measurement.
 void check_writable(const std::string& path) {
   if (!std::ofstream{path, std::ios::app})
-    throw Error{code_of_failed_write(errno), system_error_text("writing " + path, errno)};
+    throw Error{ExitCode::cannot_write, system_error_text("writing " + path, errno)};
 }
 
 void note_busy_processors(const MeasureCommand& command, const Communicator& world) {

@@ -3,6 +3,8 @@
 
 #include <cerrno>
 #include <charconv>
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -32,7 +34,7 @@ std::vector<std::string> rows_to_keep(const std::string& path, std::int64_t comp
 MetricsFile::MetricsFile(const std::string& path, std::int64_t completed_steps) : path_{path} {
   const auto rows = rows_to_keep(path, completed_steps);
   file_.open(path, std::ios::trunc);
-  if (!file_) throw Error{code_of_failed_write(errno), system_error_text("writing " + path, errno)};
+  if (!file_) throw Error{ExitCode::cannot_write, system_error_text("writing " + path, errno)};
   file_ << header << '\n';
   for (const auto& row : rows) file_ << row << '\n';
   file_.flush();
@@ -45,7 +47,13 @@ void MetricsFile::write(const StepMetrics& row) {
                        row.tokens_per_second, row.bubble_fraction, row.peak_device_bytes,
                        row.validation_loss ? fmt::format("{}", *row.validation_loss) : "", row.skipped ? 1 : 0);
   file_.flush();
-  if (!file_) throw Error{code_of_failed_write(errno), system_error_text("writing " + path_, errno)};
+  if (!file_) throw Error{ExitCode::cannot_write, system_error_text("writing " + path_, errno)};
+  std::error_code ignored;
+  if (!std::filesystem::exists(path_, ignored)) {
+    fail(ExitCode::cannot_write,
+         "writing {}: it is no longer there; leave the folder of a run where it is for as long as the run goes on",
+         path_);
+  }
 }
 
 }  // namespace penstock

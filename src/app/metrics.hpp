@@ -32,8 +32,9 @@ struct StepMetrics {
 class MetricsFile {
  public:
   /// Starts at `path`; rows after `completed_steps` of an earlier run (0: all of them) are dropped, so that a resumed
-  /// run's file is that of one run. @throws Error of code_of_failed_write.
+  /// run's file is that of one run. @throws Error cannot_write.
   MetricsFile(const std::string& path, std::int64_t completed_steps);
+  /// @throws Error cannot_write, also if the file is no longer where it was: its rows would be lost with it.
   void write(const StepMetrics& row);
 
   static constexpr const char* header =

@@ -45,8 +45,8 @@ std::string prepare_run_directory(const std::string& folder, EarlierRun earlier)
     }
     return target.string();
   } catch (const fs::filesystem_error& error) {
-    fail(code_of_failed_write(error.code().value()), "output.directory {}: {}; give a folder that can be written",
-         folder, error.code().message());
+    fail(ExitCode::cannot_write, "output.directory {}: {}; give a folder that can be written", folder,
+         error.code().message());
   }
 }
 

@@ -24,7 +24,7 @@ void write_text(const std::string& path, const std::string& text) {
   std::ofstream file{path, std::ios::binary | std::ios::trunc};
   file << text;
   file.flush();
-  if (!file) throw Error{code_of_failed_write(errno), system_error_text("writing " + path, errno)};
+  if (!file) throw Error{ExitCode::cannot_write, system_error_text("writing " + path, errno)};
 }
 
 std::string move_aside(const std::string& path) {
@@ -35,8 +35,8 @@ std::string move_aside(const std::string& path) {
   std::error_code failure;
   fs::rename(path, candidate(), failure);
   if (failure) {
-    fail(code_of_failed_write(failure.value()), "{} stands in the way and cannot be renamed to {}: {}", path,
-         candidate(), failure.message());
+    fail(ExitCode::cannot_write, "{} stands in the way and cannot be renamed to {}: {}", path, candidate(),
+         failure.message());
   }
   return candidate();
 }

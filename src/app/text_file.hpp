@@ -5,11 +5,11 @@
 
 namespace penstock {
 
-/// Writes a text to `path`, or to standard output if that is "-". @throws Error of code_of_failed_write.
+/// Writes a text to `path`, or to standard output if that is "-". @throws Error cannot_write.
 void write_text(const std::string& path, const std::string& text);
 
 /// Gives a file that stands at `path` the name `<path>.previous.N`, N the first free number, so that it is not
-/// overwritten. Returns that name, or "" where there is no regular file. @throws Error of code_of_failed_write.
+/// overwritten. Returns that name, or "" where there is no regular file. @throws Error cannot_write.
 std::string move_aside(const std::string& path);
 
 /// The bytes of a schedule file. @throws Error damaged_input if it cannot be read.

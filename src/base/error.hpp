@@ -19,7 +19,7 @@ enum class ExitCode : int {
   damaged_input = 4,  ///< unreadable or damaged data, schedule file or checkpoint
   not_finite = 5,     ///< loss or gradients not finite
   no_progress = 6,    ///< the watchdog saw no action complete
-  cannot_write = 74,  ///< a full or failing disk: free some room and submit again
+  cannot_write = 74,  ///< an output file cannot be written: make room for it and submit again
   stopped_early = 75  ///< stopped on purpose after a checkpoint: submit again
 };
 
@@ -47,9 +47,5 @@ void require(bool condition, fmt::format_string<Arguments...> format, Arguments&
 
 /// `<file>: <what the operating system says of errno>`, for failed system calls.
 std::string system_error_text(const std::string& doing, int error_number);
-
-/// Of a file that could not be written: cannot_write where the disk is full or fails, over a quota or a limit of the
-/// file's size; bad_input where the deck or the command line names a place that cannot be written.
-ExitCode code_of_failed_write(int error_number);
 
 }  // namespace penstock

@@ -64,7 +64,7 @@ void set_process(int rank, bool shows_notes) {
 
 void copy_to_file(const std::string& path) {
   std::unique_ptr<std::FILE, FileCloser> file{std::fopen(path.c_str(), "a")};
-  if (!file) throw Error{code_of_failed_write(errno), system_error_text("opening the log " + path, errno)};
+  if (!file) throw Error{ExitCode::cannot_write, system_error_text("opening the log " + path, errno)};
   const std::lock_guard lock{state().mutex};
   state().file = std::move(file);
   write_line(state().file.get(), std::exchange(state().before_file, {}));

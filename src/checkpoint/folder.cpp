@@ -11,8 +11,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/descriptor.hpp"
 #include "base/error.hpp"
-#include "base/handle.hpp"
 #include "base/log.hpp"
 
 namespace penstock {
@@ -24,17 +24,8 @@ constexpr std::string_view prefix = "step_";
 constexpr std::string_view suffix = ".h5";
 constexpr std::string_view unfinished = ".h5.partial";
 
-struct DescriptorTraits {
-  using Handle = int;
-  static Handle null() noexcept { return -1; }
-  static void close(Handle handle) noexcept {
-    if (::close(handle) != 0) log::warning("closing a checkpoint file: error {}", errno);
-  }
-};
-using Descriptor = UniqueHandle<DescriptorTraits>;
-
 [[noreturn]] void fail_with_errno(const std::string& doing) {
-  throw Error{code_of_failed_write(errno), system_error_text(doing, errno)};
+  throw Error{ExitCode::cannot_write, system_error_text(doing, errno)};
 }
 
 Descriptor open_descriptor(const std::string& path, int flags) {
@@ -95,8 +86,8 @@ std::vector<CheckpointFile> list_checkpoints(const std::string& folder) {
 
 void make_folder(const std::string& folder) {
   std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) fail(code_of_failed_write(error.value()), "making the folder {}: {}", folder, error.message());
+  fs::create_directory(folder, error);
+  if (error) fail(ExitCode::cannot_write, "making the folder {}: {}", folder, error.message());
 }
 
 void publish(const std::string& partial, const std::string& path) {
@@ -106,11 +97,16 @@ void publish(const std::string& partial, const std::string& path) {
   if (::fsync(descriptor.get()) != 0) fail_with_errno("waiting for the disk to hold the names in " + folder);
 }
 
-void prune(const std::string& folder, std::int32_t keep) {
-  const auto files = list(folder, suffix);
-  for (std::size_t i = static_cast<std::size_t>(std::max(keep, 1)); i < files.size(); ++i)
-    remove_or_warn(files[i].path);
-  for (const auto& file : list(folder, unfinished)) remove_or_warn(file.path);
+void prune(const std::string& folder, std::int64_t step, std::int32_t keep) {
+  try {
+    std::int32_t kept = 0;
+    for (const auto& file : list(folder, suffix)) {
+      if (file.step <= step && ++kept > std::max(keep, 1)) remove_or_warn(file.path);
+    }
+    for (const auto& file : list(folder, unfinished)) remove_or_warn(file.path);
+  } catch (const Error& error) {
+    log::warning("{}", error.what());
+  }
 }
 
 void begin_to_synchronize(const std::string& path) {

@@ -24,23 +24,24 @@ struct CheckpointFile {
 /// and other files are not listed. @throws Error bad_input if the folder cannot be read.
 std::vector<CheckpointFile> list_checkpoints(const std::string& folder);
 
-/// Makes `folder` and those above it. Several processes may do so at once.
-/// @throws Error of code_of_failed_write.
+/// Makes `folder`, in one that exists: a run's folder that somebody has removed is not made anew, without the run's
+/// other files. Several processes may do so at once. @throws Error cannot_write.
 void make_folder(const std::string& folder);
 
-/// Renames `partial` to `path` so that it stays after a power failure. @throws Error of code_of_failed_write.
+/// Renames `partial` to `path` so that it stays after a power failure. @throws Error cannot_write.
 void publish(const std::string& partial, const std::string& path);
 
-/// Removes all but the `keep` newest checkpoints, and what unfinished writes have left. A file that cannot be removed
-/// is a warning.
-void prune(const std::string& folder, std::int32_t keep);
+/// Removes all checkpoints up to the one of `step`, which was written just now, but it and the `keep` - 1 before it,
+/// and what unfinished writes have left. Those of later steps, which are another run's, stay. What cannot be removed is
+/// a warning.
+void prune(const std::string& folder, std::int64_t step, std::int32_t keep);
 
 /// Lets the system begin to write the file's data to the disk, and does not wait for it. What is on the disk already
 /// leaves the system's file cache: memory that serves the parts to come, and that training may need itself.
 void begin_to_synchronize(const std::string& path);
 
-/// Waits until the file's data is on the disk, and lets them leave the system's file cache. @throws Error of
-/// code_of_failed_write, with the system's reason.
+/// Waits until the file's data is on the disk, and lets them leave the system's file cache. @throws Error cannot_write,
+/// with the system's reason.
 void synchronize(const std::string& path);
 
 /// Grows a file to `bytes` with room on the disk for all of them, where the file system can. @throws Error cannot_write

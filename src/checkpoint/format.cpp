@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <filesystem>
+#include <system_error>
 
 #include <xxhash.h>
 
@@ -90,7 +91,10 @@ Bytes create(const std::string& path, const CheckpointContents& contents) {
     create_datasets(file.get(), contents.datasets, doing);
     checked(H5Fflush(file.get(), H5F_SCOPE_LOCAL), doing);
   }
-  return {static_cast<std::int64_t>(std::filesystem::file_size(path))};
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  if (error) fail(doing.code, "{}: {}", doing.what, error.message());
+  return {static_cast<std::int64_t>(bytes)};
 }
 
 void write_header(hid_t file, const CheckpointHeader& header, const Doing& doing) {

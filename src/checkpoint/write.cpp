@@ -35,7 +35,7 @@ void create_file(const std::string& partial, const CheckpointContents& contents)
   constexpr std::int64_t metadata_per_dataset = 4096;  // a bound; about 1 KiB in fact
   const Bytes metadata{metadata_per_dataset * static_cast<std::int64_t>(contents.datasets.size() + 16)};
   if (!std::ofstream{partial, std::ios::binary | std::ios::trunc})
-    throw Error{code_of_failed_write(errno), system_error_text("creating the checkpoint " + partial, errno)};
+    throw Error{ExitCode::cannot_write, system_error_text("creating the checkpoint " + partial, errno)};
   reserve(partial, data_bytes(contents.datasets) + metadata);
   reserve(partial, format::create(partial, contents));
 }
@@ -202,7 +202,7 @@ CheckpointReport write_checkpoint(const Communicator& group, const CheckpointFol
     if (is_first) remove_quietly(partial);
     throw;
   }
-  if (is_first) prune(folder.path, folder.keep);
+  if (is_first) prune(folder.path, contents.header.step, folder.keep);
   return {path, data_bytes(contents.datasets), now() - begin};
 }
 

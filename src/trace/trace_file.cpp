@@ -231,14 +231,14 @@ void write_trace(const std::string& path, const Timeline& timeline) {
   const std::string place = place_of(path);
   const std::string beside = place + ".partial";
   if (!std::ofstream{beside, std::ios::binary})
-    throw Error{code_of_failed_write(errno), system_error_text("writing the trace " + path, errno)};
+    throw Error{ExitCode::cannot_write, system_error_text("writing the trace " + path, errno)};
   try {
     write_file(beside, timeline, {ExitCode::cannot_write, "writing the trace " + path});
     std::filesystem::rename(beside, place);
   } catch (const std::filesystem::filesystem_error& error) {
     std::error_code ignored;
     std::filesystem::remove(beside, ignored);
-    fail(code_of_failed_write(error.code().value()), "writing the trace {}: {}", path, error.code().message());
+    fail(ExitCode::cannot_write, "writing the trace {}: {}", path, error.code().message());
   } catch (...) {
     std::error_code ignored;
     std::filesystem::remove(beside, ignored);

@@ -9,7 +9,7 @@ namespace penstock {
 
 /// Writes `timeline` as the HDF5 file `path` (doc/files.md): beside it first, then renamed over it. Not collective: one
 /// rank writes the spans of all. On the process's I/O thread, like every HDF5 call.
-/// @throws Error of code_of_failed_write, or cannot_write with the reason of HDF5.
+/// @throws Error cannot_write, with the reason of the system or of HDF5.
 void write_trace(const std::string& path, const Timeline& timeline);
 
 /// Reads a file of write_trace back, equal to the bit.

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import resource
 import signal
 import subprocess
@@ -219,6 +220,40 @@ class Faults(ApplicationTest):
         self.assertRegex(output, "error: rank 0: .*metrics.csv")
         summary = json.loads((directory / "summary.json").read_text())
         self.assertEqual((summary["exit_code"], len(summary["ranks"])), (74, 2))
+
+    def test_a_folder_that_is_gone_ends_the_run_as_a_file_that_cannot_be_written(self):
+        for every in (0, 1):
+            with self.subTest(checkpoint_every=every):
+                directory = self.folder / f"gone{every}"
+                deck = self.deck({"parallel.pipeline": 2, "training.steps": 100000, "training.validate_every": 0,
+                                  "output": {"directory": str(directory), "checkpoint_every": every}})
+                program = subprocess.Popen([str(ROOT / "scripts/mpirun.sh"), "-n", "2", PENSTOCK, "train", str(deck)],
+                                           cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                try:
+                    self.rank_of(directory, 0)
+                    directory.rename(self.folder / f"moved{every}")
+                    output, _ = program.communicate(timeout=120)
+                finally:
+                    program.kill()
+                self.assertEqual(program.returncode, 74, output)
+                self.assertRegex(output, f"error: .*{directory}")
+                self.assertFalse(directory.exists())
+
+    def test_places_that_cannot_be_written(self):
+        run = self.train(1, {"output.trace": True})
+        deck, trace, nowhere = str(self.deck()), str(run.directory / "trace.h5"), "/proc/nowhere/file"
+        unit = ["--set", f"hardware={ROOT}/input/hardware/unit.yaml"]
+        for arguments in (["train", deck, "--set", "output.directory=/proc/nowhere"],
+                          ["train", deck, "--set", "output.directory=/proc/nowhere", "--resume", "auto"],
+                          ["simulate", deck, *unit, "--trace", nowhere], ["simulate", deck, *unit, "--svg", nowhere],
+                          ["trace", trace, "--chrome", nowhere], ["trace", trace, "--svg", nowhere],
+                          ["show", deck, "--csv", nowhere], ["measure", "--output", nowhere]):
+            with self.subTest(arguments=arguments):
+                self.assert_refused(self.penstock(arguments), 74, "/proc/nowhere", "No such file or directory")
+
+    def test_every_exit_code_is_in_the_help(self):
+        codes = re.findall(r"(?:codes:|;)\s+(\d+)\s", self.penstock(["--help"]).stdout)
+        self.assertEqual(codes, ["0", "1", "2", "3", "4", "5", "6", "74", "75"])
 
     def test_a_validation_that_stands_still_is_named(self):
         directory = self.folder / "stands"

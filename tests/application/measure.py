@@ -42,7 +42,7 @@ class Measure(ApplicationTest):
     def test_a_file_that_cannot_be_written_is_an_error(self):
         run = self.penstock(["measure", "--output", str(self.folder / "missing" / "file.yaml")])
 
-        self.assertNotEqual(run.returncode, 0)
+        self.assertEqual(run.returncode, 74)
         self.assertIn("missing", run.stdout)
 
 

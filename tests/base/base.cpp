@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -99,13 +98,6 @@ TEST(Fail, CarriesTheExitCodeAndTheMessage) {
     EXPECT_EQ(error.code(), ExitCode::does_not_fit);
     EXPECT_STREQ(error.what(), "needs 7 bytes");
   }
-}
-
-TEST(CodeOfFailedWrite, TellsAFullDiskFromAPlaceThatCannotBeWritten) {
-  EXPECT_EQ(code_of_failed_write(ENOSPC), ExitCode::cannot_write);
-  EXPECT_EQ(code_of_failed_write(EDQUOT), ExitCode::cannot_write);
-  EXPECT_EQ(code_of_failed_write(EACCES), ExitCode::bad_input);
-  EXPECT_EQ(code_of_failed_write(ENOENT), ExitCode::bad_input);
 }
 
 TEST(Log, NamesTheRankOfAnErrorUnlessAllHaveIt) {

@@ -167,7 +167,7 @@ TEST_F(Failures, FolderThatCannotBeMadeIsNamed) {
     write_checkpoint(group_, {inside_a_file, 2}, contents, pieces.pieces);
     FAIL() << "written inside a file";
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::bad_input);
+    EXPECT_EQ(error.code(), ExitCode::cannot_write);
     EXPECT_THAT(error.what(), HasSubstr(inside_a_file));
   }
 }

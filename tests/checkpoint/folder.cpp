@@ -53,11 +53,38 @@ TEST(Prune, KeepsTheNewestAndEveryOtherFile) {
        {"step_00000001.h5", "step_00000002.h5", "step_00000003.h5", "step_00000004.h5.partial", "notes.txt"})
     folder.write(name, "");
 
-  prune(folder.path().string(), 2);
+  prune(folder.path().string(), 3, 2);
 
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator{folder.path()}) names.push_back(entry.path().filename());
   EXPECT_THAT(names, ::testing::UnorderedElementsAre("step_00000002.h5", "step_00000003.h5", "notes.txt"));
+}
+
+TEST(Prune, CountsFromTheFileJustWrittenAndLeavesThoseOfLaterSteps) {
+  const TemporaryDirectory folder;
+  for (const char* name : {"step_00000040.h5", "step_00000044.h5", "step_00000050.h5", "step_00000060.h5"})
+    folder.write(name, "");
+
+  prune(folder.path().string(), 44, 1);
+
+  std::vector<std::int64_t> steps;
+  for (const auto& file : list_checkpoints(folder.path().string())) steps.push_back(file.step);
+  EXPECT_THAT(steps, ::testing::ElementsAre(60, 50, 44));
+}
+
+TEST(WriteCheckpoint, DoesNotMakeTheRunsFolderAnewWhenItIsGone) {
+  const TemporaryDirectory folder;
+  const auto contents = test::small_contents(1);
+
+  try {
+    write_checkpoint(Communicator::self(), {folder / "gone/checkpoints", 2}, contents,
+                     test::everything(contents).pieces);
+    FAIL() << "written into a folder that is gone";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::cannot_write);
+    EXPECT_THAT(error.what(), HasSubstr("No such file or directory"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "gone"));
 }
 
 /// How many pages of a file the system has in memory; none where its file system has no other place for them.
