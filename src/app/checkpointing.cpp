@@ -2,6 +2,7 @@
 #include "app/checkpointing.hpp"
 
 #include <filesystem>
+#include <utility>
 
 #include "app/commands.hpp"
 #include "app/kill_place.hpp"
@@ -114,18 +115,11 @@ CheckpointHeader Checkpointing::load(const std::string& path, UpdateRule& rule) 
 }
 
 void Checkpointing::check_compatible(const CheckpointHeader& header, const std::string& path) const {
-  const auto findings = resume_compatibility(parse_deck(header.deck, path), *deck_);
-  if (world_->rank() == 0) {
-    for (const auto& line : findings.notes) log::warning("resume: {}", line);
-    if (header.data_fingerprint != data_fingerprint_) {
-      log::warning("resume: the files of data.train have changed since {} was written: the samples are others", path);
-    }
-  }
-  std::string text;
-  for (const auto& line : findings.refusals) text += "\n  " + line;
-  if (!text.empty()) fail(ExitCode::bad_input, "{} cannot be resumed with this deck:{}", path, text);
-  if (header.model_hash != hash_of(datasets_)) {
-    fail(ExitCode::damaged_input, "{} holds the parameters of another model than its own deck says", path);
+  const auto notes = notes_if_compatible(header, path, *deck_);
+  if (world_->rank() != 0) return;
+  for (const auto& line : notes) log::warning("resume: {}", line);
+  if (header.data_fingerprint != data_fingerprint_) {
+    log::warning("resume: the files of data.train have changed since {} was written: the samples are others", path);
   }
 }
 
@@ -160,6 +154,18 @@ void Checkpointing::wait() {
   const auto report = writer_.wait();
   if (!report) return;
   log::note("checkpoint {}: {} in {:.2f} s", report->path, to_text(report->bytes), report->seconds.value);
+}
+
+std::vector<std::string> notes_if_compatible(const CheckpointHeader& header, const std::string& path,
+                                             const Deck& deck) {
+  auto findings = resume_compatibility(parse_deck(header.deck, path), deck);
+  std::string text;
+  for (const auto& line : findings.refusals) text += "\n  " + line;
+  if (!text.empty()) fail(ExitCode::bad_input, "{} cannot be used with this deck:{}", path, text);
+  if (header.model_hash != hash_of(datasets_of(model_spec(deck)))) {
+    fail(ExitCode::damaged_input, "{} holds the parameters of another model than its own deck says", path);
+  }
+  return std::move(findings.notes);
 }
 
 void load_parameters(const std::string& path, const RunPlan& plan, RankState& state, const Communicator& world,

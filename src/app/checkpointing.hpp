@@ -57,6 +57,10 @@ class Checkpointing {
   Seconds start_;
 };
 
+/// What of a deck is not the checkpoint's, though the states go on with it: sentences (config/resume).
+/// @throws Error bad_input for a deck of another model, damaged_input if the checkpoint's own deck is one.
+std::vector<std::string> notes_if_compatible(const CheckpointHeader& header, const std::string& path, const Deck& deck);
+
 /// Reads masters from a checkpoint, for generation: the working copies, without moments. Collective.
 void load_parameters(const std::string& path, const RunPlan& plan, RankState& state, const Communicator& world,
                      IoThread& io);

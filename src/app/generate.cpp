@@ -39,7 +39,9 @@ Deck deck_for_generation(const GenerateCommand& command, const Communicator& wor
            counted(world.size(), "rank was", "ranks were"), counted(layers, "layer"), counted(layers, "rank"));
     }
     overrides.push_back(fmt::format("parallel.pipeline={}", world.size()));
-    return parse_deck(header.deck, command.checkpoint, overrides);
+    auto deck = parse_deck(header.deck, command.checkpoint, overrides);
+    notes_if_compatible(header, command.checkpoint, deck);  // the notes are of training
+    return deck;
   });
 }
 

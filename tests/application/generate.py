@@ -51,6 +51,14 @@ class Generate(ApplicationTest):
                 self.assertEqual(done.returncode, 2, done.stdout)
                 self.assertIn(arguments[0], done.stdout)
 
+    def test_another_model_than_the_checkpoints_is_refused(self):
+        checkpoint = self.checkpoint()
+        for key, value in (("layers", 3), ("hidden", 32), ("heads", 2), ("tie_embeddings", "true")):
+            with self.subTest(key=key):
+                done = self.generate(0, checkpoint, "--set", f"model.{key}={value}", "--tokens", "2")
+                self.assertEqual(done.returncode, 2, done.stdout)
+                self.assertIn(f"model.{key} is {value}", done.stdout)
+
     def test_more_ranks_than_layers(self):
         done = self.generate(6, self.checkpoint())
         self.assertEqual(done.returncode, 2, done.stdout)
