@@ -72,10 +72,9 @@ Checkpointing::Checkpointing(const Deck& deck, const RunPlan& plan, RankState& s
       start_{now()} {}
 
 std::int64_t Checkpointing::start(const std::string& resume, UpdateRule& rule) {
-  CheckpointHeader header;
   const auto path = file_to_resume(resume);
   if (path) {
-    header = load(*path, rule);
+    origin_ = load(*path, rule);
   } else {
     // Minutes, of large models: whoever waits should know for what.
     log::note("initializing {} parameters", parameter_count(plan_->shape.model));
@@ -84,7 +83,7 @@ std::int64_t Checkpointing::start(const std::string& resume, UpdateRule& rule) {
     }
   }
   complete_working_copies(*plan_, *state_);
-  return header.step;
+  return origin_.step;
 }
 
 std::optional<std::string> Checkpointing::file_to_resume(const std::string& resume) {
@@ -109,7 +108,6 @@ CheckpointHeader Checkpointing::load(const std::string& path, UpdateRule& rule) 
     return found;
   });
   rule.restore(header.adam_steps);
-  seconds_before_ = header.wall_seconds;
   log::note("resume: {} after step {}", path, header.step);
   return header;
 }
@@ -123,20 +121,24 @@ void Checkpointing::check_compatible(const CheckpointHeader& header, const std::
   }
 }
 
+std::int64_t Checkpointing::tokens_after(std::int64_t step) const {
+  return origin_.tokens + (step - origin_.step) * tokens_per_step(*deck_);
+}
+
 void Checkpointing::save(std::int64_t step, const UpdateRule& rule, Seconds spread) {
   wait();
   CheckpointContents contents;
   contents.datasets = datasets_;
   contents.header.step = step;
   contents.header.adam_steps = rule.adam_steps();
-  contents.header.tokens = step * tokens_per_step(*deck_);
+  contents.header.tokens = tokens_after(step);
   contents.header.data_position = step * plan_->shape.global_batch;
   contents.header.data_fingerprint = data_fingerprint_;
   contents.header.seed = deck_->training.seed;
   contents.header.program_version = program_version();
   contents.header.deck = effective_deck(*deck_);
   contents.header.model_hash = hash_of(datasets_);
-  contents.header.wall_seconds = seconds_before_ + (now() - start_).value;
+  contents.header.wall_seconds = origin_.wall_seconds + (now() - start_).value;
   std::vector<SavedPiece> pieces;
   for_each_state(*plan_, *state_, [&](std::int32_t dataset, const ShardPiece& piece, const float* data) {
     pieces.push_back({dataset, piece.first, piece.count, data});

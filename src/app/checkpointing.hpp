@@ -31,6 +31,10 @@ class Checkpointing {
   /// @throws AgreedError for a damaged checkpoint, or one that does not fit the deck.
   std::int64_t start(const std::string& resume, UpdateRule& rule);
 
+  /// Target positions trained on up to `step`, over all runs since the first step, whose batches may have had other
+  /// sizes.
+  std::int64_t tokens_after(std::int64_t step) const;
+
   /// Takes a snapshot and starts to write it, spread over about `spread`; waits for the one before.
   void save(std::int64_t step, const UpdateRule& rule, Seconds spread);
   /// Waits for the write in flight, and notes what was written.
@@ -53,7 +57,7 @@ class Checkpointing {
   IoThread io_;
   CheckpointWriter writer_;
   ChunkAssembly assembly_;
-  double seconds_before_ = 0;  // trained for, in the runs before this one
+  CheckpointHeader origin_;  // of the checkpoint that the run began with; as it is where there was none
   Seconds start_;
 };
 

@@ -220,7 +220,7 @@ StepMetrics TrainingRun::measure(std::int64_t step, Seconds duration, const Step
   StepMetrics row;
   const auto tokens = tokens_per_step(deck_);
   row.step = step;
-  row.tokens = step * tokens;
+  row.tokens = checkpointing_.tokens_after(step);
   row.loss = ordered_sum(report.losses) / static_cast<double>(tokens);
   row.gradient_norm = work_.norm().norm;
   row.learning_rate = work_.update().learning_rate;
@@ -328,7 +328,7 @@ void TrainingRun::leave_summary(const Error& error) {
 RunEnding TrainingRun::ending(ExitCode code, std::string reason) const {
   const std::int64_t completed = completed_steps_;
   return {program_version(), std::move(reason), static_cast<int>(code),
-          first_step_,       completed,         completed * tokens_per_step(deck_)};
+          first_step_,       completed,         checkpointing_.tokens_after(completed)};
 }
 
 void TrainingRun::complete_summary() {

@@ -117,6 +117,19 @@ class Resume(ApplicationTest):
         self.assert_finished(again)
         self.assertEqual(first.summary(), summary)
 
+    def test_tokens_are_those_trained_on_whatever_the_batches_were(self):
+        first = self.whole_run({"training.steps": 2})
+        changes = merged(SAVED, {"training": {"steps": 4, "global_batch": 3, "sequence": 10}})
+        second = self.train(1, changes, RESUME, directory=first.directory)
+        self.assert_finished(second)
+        third = self.train(1, merged(changes, {"training": {"steps": 5, "global_batch": 6}}), RESUME,
+                           directory=first.directory)
+        self.assert_finished(third)
+        self.assertEqual([int(row["tokens"]) for row in third.metrics()], [120, 240, 270, 300, 360])
+        self.assertEqual(third.summary()["tokens"], 360)
+        with h5py.File(third.checkpoints()[-1]) as file:
+            self.assertEqual(int(file.attrs["tokens"]), 360)
+
     def start(self, ranks, changes, directory):
         deck = self.deck(merged({"output.directory": str(directory)}, changes), "started.yaml")
         command = [str(ROOT / "scripts/mpirun.sh"), "-n", str(ranks), PENSTOCK, "train", str(deck), *RESUME]
