@@ -61,6 +61,7 @@ PricedRun::PricedRun(const Deck& deck, const std::string& deck_path, const Hardw
       schedule_{price_on_all_ranks(deck, hardware, world), deck.device.time_scale},
       late_{late_action(deck, schedule_.schedule())},
       simulated_timeline_{schedule_.simulate(Rank{deck.testing.delay_rank.value_or(0)}, late_, simulated_)},
+      lock_{deck, world},
       rank_{schedule_, world, checked_capacity(deck, deck_path, hardware, schedule_, world), deck.testing.delays,
             late_here(deck, late_, world.rank())},
       stop_request_{deck.output.directory, deck.training.time_limit.value_or(Seconds{0})},

@@ -12,6 +12,7 @@
 #include "app/priced_rank.hpp"
 #include "app/priced_summary.hpp"
 #include "app/progress.hpp"
+#include "app/run_lock.hpp"
 #include "app/step_exchange.hpp"
 #include "app/stop_request.hpp"
 #include "app/trace_collector.hpp"
@@ -54,6 +55,7 @@ class PricedRun {
   std::optional<LateAction> late_;  ///< on testing.delay_rank
   StepTimes simulated_;
   Timeline simulated_timeline_;
+  RunLock lock_;  // before what writes the run's folder
   PricedRank rank_;
   StopRequest stop_request_;
   std::optional<TraceCollector> trace_;

@@ -78,6 +78,7 @@ TrainingRun::TrainingRun(const Deck& deck, const std::string& deck_path, const C
       world_{&world},
       data_{open_training_data(deck, world)},
       plan_{plan_on_all_ranks(deck, deck_path, world)},
+      lock_{deck, world},
       rule_{deck.training.optimizer, deck.training.steps},
       state_{plan_, world, deck.device, deck.testing.delays, store_options(deck)},
       work_{{&plan_, state_.place().coordinate, &state_.kernels(), &state_.cpu_workers(), &state_.stages(),

@@ -13,6 +13,7 @@
 #include "app/generation.hpp"
 #include "app/metrics.hpp"
 #include "app/progress.hpp"
+#include "app/run_lock.hpp"
 #include "app/step_exchange.hpp"
 #include "app/stop_request.hpp"
 #include "app/summary.hpp"
@@ -77,6 +78,7 @@ class TrainingRun {
   const Communicator* world_;
   TrainingData data_;
   RunPlan plan_;
+  RunLock lock_;  // before what reads or writes the run's folder
   UpdateRule rule_;
   RankState state_;
   TrainingWork work_;

@@ -1,5 +1,9 @@
 """Interrupted runs go on as if they had not been interrupted, on any layout."""
+import os
+import pathlib
+import re
 import signal
+import socket
 import subprocess
 import time
 import unittest
@@ -129,6 +133,30 @@ class Resume(ApplicationTest):
         self.assertEqual(third.summary()["tokens"], 360)
         with h5py.File(third.checkpoints()[-1]) as file:
             self.assertEqual(int(file.attrs["tokens"]), 360)
+
+    def test_a_second_run_in_the_folder_is_refused_until_the_first_has_ended(self):
+        directory = self.folder / "shared"
+        changes = merged(SAVED, {"training.steps": 100000, "parallel.pipeline": 2})
+        process = self.start(2, changes, directory)
+        try:
+            self.wait_for_rows(directory, 3)
+            holder = (directory / "run.lock").read_text()
+            first_rank = int(re.fullmatch(rf"process (\d+) on host {re.escape(socket.gethostname())}\n", holder)[1])
+            self.assertIn("penstock", pathlib.Path(f"/proc/{first_rank}/cmdline").read_text())
+            priced = {"device": {"kind": "priced", "time_scale": 0.001}, "memory.device": "80 GiB"}
+            for other, arguments in (({}, []), ({}, RESUME), (priced, [])):
+                second = self.train(2, merged(SAVED, {"parallel.pipeline": 2, **other}), arguments, directory=directory)
+                self.assertEqual(second.code, 2, second.output)
+                self.assertIn(holder.strip(), second.output)
+            self.assertFalse((directory / "previous.1").exists())
+            self.assertIsNone(process.poll())
+            os.kill(first_rank, signal.SIGKILL)
+        finally:
+            output, _ = process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, 0, output)
+        again = self.train(1, merged(SAVED, {"training.steps": 1}), directory=directory)
+        self.assert_finished(again)
+        self.assertEqual((directory / "run.lock").read_text(), "")
 
     def start(self, ranks, changes, directory):
         deck = self.deck(merged({"output.directory": str(directory)}, changes), "started.yaml")
