@@ -88,7 +88,7 @@ void PricedRun::start() {
             counted(shape.ranks, "rank"), counted(shape.micro_batches, "micro-batch", "micro-batches"),
             counted(shape.slices, "slice"), simulated_.step.value, deck_.device.time_scale);
   log::note("device: {}", rank_.device_description());
-  start_run_directory(deck_, EarlierRun::move_away, *world_);
+  start_run_directory(deck_, std::nullopt, *world_);
   if (world_->rank() == 0) metrics_.emplace(path_in_run(deck_, "metrics.csv"), 0);
   if (deck_.output.trace) {
     trace_.emplace(schedule_.schedule().name, RankPlace::of(world_->rank(), world_->size()), world_->size(),

@@ -58,6 +58,13 @@ RunPlan plan_on_all_ranks(const Deck& deck, const std::string& deck_path, const 
   return plan;
 }
 
+/// The completed steps of the run in the folder, if it is the one that goes on: a checkpoint of another folder begins a
+/// run of its own.
+std::optional<std::int64_t> continued_steps(const Deck& deck, const std::string& resume, std::int64_t completed) {
+  if (resume == "none" || (resume != "auto" && !is_checkpoint_of_run(deck, resume))) return std::nullopt;
+  return completed;
+}
+
 }  // namespace
 
 template <class Work>
@@ -109,7 +116,7 @@ void TrainingRun::start(const std::string& resume) {
   log::note("device: {}; kernels: {}", state_.device_description(), state_.kernels().description());
   completed_steps_ = checkpointing_.start(resume, rule_);
   first_step_ = completed_steps_ + 1;
-  start_run_directory(deck_, resume == "none" ? EarlierRun::move_away : EarlierRun::keep, *world_);
+  start_run_directory(deck_, continued_steps(deck_, resume, completed_steps_), *world_);
   state_.upload_parameters();
   state_.publish_parameters(completed_steps_);
   if (world_->rank() == 0) metrics_.emplace(path_in_run(deck_, "metrics.csv"), first_step_ - 1);

@@ -79,6 +79,7 @@ class Resume(ApplicationTest):
         self.assert_finished(run)
         self.assertIn(newest.name, run.output)
         self.assertIn(f"{good.name} after step 4", run.output)
+        self.assertEqual((whole.directory / "previous.1" / "checkpoints" / newest.name).read_bytes(), data)
         named = self.train(1, SAVED, ["--resume", str(good)], directory=self.folder / "named")
         self.assert_finished(named)
 
@@ -120,6 +121,50 @@ class Resume(ApplicationTest):
         again = self.train(1, SAVED, RESUME, directory=first.directory)
         self.assert_finished(again)
         self.assertEqual(first.summary(), summary)
+
+    @staticmethod
+    def names(folder):
+        return sorted(path.name for path in folder.iterdir())
+
+    def test_an_older_checkpoint_of_the_run_sets_aside_what_came_after_it(self):
+        first = self.whole_run({"training.steps": 12})
+        rows, last = first.metrics(), first.checkpoints()[-1].read_bytes()
+        metrics, summary = [(first.directory / name).read_bytes() for name in ("metrics.csv", "summary.json")]
+        older = first.checkpoints()[0]
+        self.assertEqual(older.name, "step_00000008.h5")
+        branch = merged(SAVED, {"training.steps": 11, "output": {"checkpoint_every": 1, "keep": 1}})
+        second = self.train(2, merged(branch, {"parallel.pipeline": 2}), ["--resume", str(older)],
+                            directory=first.directory)
+        self.assert_finished(second)
+        aside = first.directory / "previous.1"
+        self.assertIn(f"2 checkpoints up to step 12, the rows of metrics.csv) is now in {aside}\n", second.output)
+        self.assertEqual(self.names(aside), ["checkpoints", "deck.yaml", "metrics.csv", "summary.json"])
+        self.assertEqual(self.names(aside / "checkpoints"), ["step_00000010.h5", "step_00000012.h5"])
+        self.assertEqual((aside / "checkpoints" / "step_00000012.h5").read_bytes(), last)
+        self.assertEqual([(aside / name).read_bytes() for name in ("metrics.csv", "summary.json")], [metrics, summary])
+        self.assertEqual(self.names(first.directory / "checkpoints"), ["step_00000011.h5"])
+        self.assertEqual([row["step"] for row in second.metrics()], [str(step) for step in range(1, 12)])
+        self.assertEqual(second.metrics()[:8], rows[:8])
+        third = self.train(1, merged(branch, {"training.steps": 12}), RESUME, directory=first.directory)
+        self.assert_finished(third)
+        self.assertIn("after step 11", third.output)
+        self.assertFalse((first.directory / "previous.2").exists())
+
+    def test_a_checkpoint_of_another_folder_begins_a_run_of_its_own(self):
+        whole = self.whole_run()
+        other = self.whole_run({"training.seed": 8})
+        rows = other.metrics()
+        run = self.train(1, SAVED, ["--resume", str(whole.checkpoints()[1])], directory=other.directory)
+        self.assert_finished(run)
+        aside = other.directory / "previous.1"
+        self.assertIn(f"the files of an earlier run are now in {aside}\n", run.output)
+        self.assertEqual(len(self.names(aside / "checkpoints")), 3)
+        self.assertEqual([row["step"] for row in run.metrics()], ["5", "6"])
+        self.assertEqual(run.losses(), whole.losses()[4:])
+        self.assertEqual(len((aside / "metrics.csv").read_text().splitlines()), 1 + len(rows))
+        self.assertEqual(self.names(other.directory / "checkpoints"), ["step_00000006.h5"])
+        self.assertEqual(self.names(whole.directory / "checkpoints"),
+                         ["step_00000002.h5", "step_00000004.h5", "step_00000006.h5"])
 
     def test_tokens_are_those_trained_on_whatever_the_batches_were(self):
         first = self.whole_run({"training.steps": 2})
