@@ -241,6 +241,7 @@ std::string first_extra(const CommandLine& line, int argc, char** argv) {
 std::string key_meant_by(const std::string& option) {
   std::vector<std::string> names;
   const auto entries = list_keys(Deck{});
+  names.reserve(entries.size());
   for (const auto& entry : entries) names.emplace_back(entry.name());
   const auto nearest = config::nearest_word(option.substr(option.find_first_not_of('-')), names);
   const auto found = std::find(names.begin(), names.end(), nearest);

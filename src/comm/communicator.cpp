@@ -61,7 +61,7 @@ struct Piece {
 void finish(std::vector<Piece>& pieces) {
   for (Piece& piece : pieces) {
     MPI_Status status{};
-    const MPI_Request request = std::exchange(piece.request, MPI_REQUEST_NULL);
+    MPI_Request request = std::exchange(piece.request, MPI_REQUEST_NULL);
     wait_asleep(request, piece.expected < 0 ? "sending" : "receiving", &status);
     if (piece.expected >= 0) check_received(status, piece.expected, piece.peer);
   }

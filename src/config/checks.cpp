@@ -281,9 +281,10 @@ void check_late_rank(const Deck& deck, BrokenRules& broken) {
 void check_kill(const Deck& deck, BrokenRules& broken) {
   const KillOptions& kill = deck.testing.kill;
   if (kill.step == 0) {
-    if (!kill.action.empty())
+    if (!kill.action.empty()) {
       broken.add({"testing.kill.action", "testing.kill.step"}, "is {}, but there is no step; give testing.kill.step",
                  kill.action);
+    }
     return;
   }
   if (kill.action.empty()) broken.add({"testing.kill.action", "testing.kill.step"}, "must be given beside a step");

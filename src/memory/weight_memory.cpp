@@ -57,8 +57,8 @@ Schedule place_weight_gradients(const Schedule& compute, const WeightMemory& mem
   Bytes room = capacity;
   // What a queue comes to runs at the addresses of the latest places: those must fit.
   const WeightOrder planned = order == WeightOrder::waiting ? WeightOrder::latest : order;
-  const auto in_order = [&](Schedule placed, const WeightRoom& weights) {
-    return order == planned ? placed : place_weight_gradients(recomputing, durations, weights, order);
+  const auto in_order = [&](Schedule&& placed, const WeightRoom& weights) {
+    return order == planned ? std::move(placed) : place_weight_gradients(recomputing, durations, weights, order);
   };
   constexpr int most_attempts = 4;
   for (int attempt = 1; attempt <= most_attempts; ++attempt) {
