@@ -102,7 +102,7 @@ TEST_F(TraceFile, SaysWhichFolderCannotBeWritten) {
     write_trace(path("no/such/trace.h5"), gpipe_timeline(1, 1));
     FAIL() << "written into a missing folder";
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::bad_input);
+    EXPECT_EQ(error.code(), ExitCode::cannot_write);
     EXPECT_THAT(error.what(), HasSubstr(path("no/such/trace.h5")));
   }
 }
