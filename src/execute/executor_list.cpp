@@ -124,8 +124,8 @@ class Executor::Preparation {
         to.gradients = data;
         break;
       case BufferKind::tokens:
-        to.tokens = reinterpret_cast<const std::int32_t*>(data);
-        break;  // NOLINT: raw device memory
+        to.tokens = reinterpret_cast<const std::int32_t*>(data);  // raw device memory
+        break;
       case BufferKind::workspace:
         to.workspace = data;
         break;
