@@ -28,6 +28,7 @@ struct Seconds {
   friend constexpr auto operator<=>(Seconds, Seconds) = default;
   friend constexpr Seconds operator+(Seconds a, Seconds b) { return {a.value + b.value}; }
   friend constexpr Seconds operator-(Seconds a, Seconds b) { return {a.value - b.value}; }
+  friend constexpr Seconds operator*(Seconds a, double factor) { return {a.value * factor}; }
   constexpr Seconds& operator+=(Seconds other) {
     value += other.value;
     return *this;

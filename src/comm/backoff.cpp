@@ -11,8 +11,8 @@ namespace penstock {
 namespace {
 
 constexpr int quick_tests = 4;
-constexpr Seconds shortest{20e-6};
-constexpr Seconds longest{200e-6};
+constexpr Seconds shortest_pause{20e-6};
+constexpr Seconds longest_pause{200e-6};
 constexpr double growth = 1.25;
 constexpr unsigned long slack_nanoseconds = 1000;
 
@@ -21,7 +21,7 @@ constexpr unsigned long slack_nanoseconds = 1000;
 Seconds Backoff::next() {
   ++tests_;
   if (tests_ <= quick_tests) return {0};
-  pause_ = tests_ == quick_tests + 1 ? shortest : Seconds{std::min(pause_.value * growth, longest.value)};
+  pause_ = tests_ == quick_tests + 1 ? shortest_pause : Seconds{std::min(pause_.value * growth, longest_pause.value)};
   return pause_;
 }
 

@@ -24,7 +24,7 @@ namespace penstock {
 namespace {
 
 // Decision 0012 says where windows exist.
-constexpr std::string_view advice =
+constexpr std::string_view what_needs_no_windows =
     "use memory.fetch: message, or, where all ranks run on one machine that lets processes read each other's memory, "
     "set "
     "OMPI_MCA_btl_vader_single_copy_mechanism=cma in the environment";
@@ -98,7 +98,7 @@ void GetMemory::create(std::span<std::byte> own) {
     fail(
         ExitCode::bad_input,
         "memory.fetch: get: this MPI gives programs of several threads no windows of memory over this network ({}); {}",
-        mpi_error_text(status), advice);
+        mpi_error_text(status), what_needs_no_windows);
   }
   window_.reset(window);
   check_mpi(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN), "setting the error handler of a window");
@@ -137,7 +137,7 @@ void GetMemory::probe(Bytes own) const {
     fail(ExitCode::bad_input,
          "memory.fetch: get: a read of the memory of rank {} was not over after {} s, in which that rank did not enter "
          "MPI: with this MPI and network it waits for it; {}",
-         target, longest_probe.value, advice);
+         target, longest_probe.value, what_needs_no_windows);
   });
 }
 

@@ -24,7 +24,7 @@ namespace penstock {
 namespace {
 
 /// How long the destructor waits for answers that nobody takes.
-constexpr Seconds longest_closing{1.0};
+constexpr Seconds longest_wait_for_readers{1.0};
 
 /// What a reader sends to an owner, as bytes: send so many bytes from `place` of your block, under `tag`, as soon as
 /// the Version at `version_place` is at least `version`.
@@ -181,7 +181,7 @@ void MessageMemory::close() {
   check_mpi(MPI_Cancel(&receiving_), "ending the reads of other nodes");
   Backoff backoff;
   int is_cancelled = 0;
-  for (const Seconds start = now(); now() - start < longest_closing; backoff.pause()) {
+  for (const Seconds start = now(); now() - start < longest_wait_for_readers; backoff.pause()) {
     if (is_cancelled == 0) MPI_Test(&receiving_, &is_cancelled, MPI_STATUS_IGNORE);
     answers_.test();
     if (is_cancelled != 0 && answers_.empty()) return;

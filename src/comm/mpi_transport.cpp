@@ -23,7 +23,7 @@ namespace penstock {
 namespace {
 
 /// How long the destructor waits for sends that no peer has taken.
-constexpr Seconds longest_closing{1.0};
+constexpr Seconds longest_wait_for_takers{1.0};
 
 class MpiTransport final : public Transport {
  public:
@@ -185,7 +185,7 @@ void MpiTransport::close() {
   for (auto& [key, channel] : channels_) channel.fail(closed);
   posted_.cancel_receives();
   Backoff backoff;
-  for (const Seconds start = now(); !posted_.empty() && now() - start < longest_closing; backoff.pause())
+  for (const Seconds start = now(); !posted_.empty() && now() - start < longest_wait_for_takers; backoff.pause())
     take_finished();
   posted_.abandon();
 }

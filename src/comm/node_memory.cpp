@@ -22,14 +22,14 @@ struct FileTraits {
 };
 using OwnedFile = UniqueHandle<FileTraits>;
 
-constexpr std::string_view advice = "use more nodes, a smaller model, or memory.parameters: device";
+constexpr std::string_view what_needs_less = "use more nodes, a smaller model, or memory.parameters: device";
 
 /// Before any of it is taken: where the kernel has promised more than there is, it ends processes.
 void check_available(Bytes own, Bytes of_machine, std::string_view what) {
   const Bytes available = available_memory();
   if (own.value == 0 || of_machine <= available) return;
   fail(ExitCode::does_not_fit, "{}: {} are asked for on this machine, {} of its memory are left; {}", what,
-       to_text(of_machine), to_text(available), advice);
+       to_text(of_machine), to_text(available), what_needs_less);
 }
 
 /// A file of `bytes` that lies in memory only; none for 0 bytes.
@@ -37,7 +37,7 @@ OwnedFile make_file(Bytes bytes, std::string_view what) {
   if (bytes.value == 0) return OwnedFile{};
   const auto refuse = [&](int reason) {
     const auto doing = fmt::format("reserving {} that the ranks of a node share for {}", to_text(bytes), what);
-    fail(ExitCode::does_not_fit, "{}; {}", system_error_text(doing, reason), advice);
+    fail(ExitCode::does_not_fit, "{}; {}", system_error_text(doing, reason), what_needs_less);
   };
   OwnedFile file{memfd_create("penstock", MFD_CLOEXEC)};
   if (!file) refuse(errno);
@@ -61,7 +61,7 @@ NodeMemory::OwnedMapping NodeMemory::map(int file, Bytes bytes, int protection, 
   void* start = mmap(nullptr, length, protection, MAP_SHARED, file, 0);
   if (start == MAP_FAILED) {
     const auto doing = fmt::format("mapping {} that the ranks of a node share for {}", to_text(bytes), what);
-    fail(ExitCode::does_not_fit, "{}; {}", system_error_text(doing, errno), advice);
+    fail(ExitCode::does_not_fit, "{}; {}", system_error_text(doing, errno), what_needs_less);
   }
   return OwnedMapping{{static_cast<std::byte*>(start), length}};
 }

@@ -85,7 +85,7 @@ constexpr std::string_view streaming =
 constexpr std::string_view validation = "training.validate_every above 0";
 constexpr std::string_view sample = "output.sample.tokens above 0";
 
-constexpr auto table = std::to_array<KeyNeed>({
+constexpr auto key_needs = std::to_array<KeyNeed>({
     {"model.positions", Unmet::noted, "model.family: gpt2; llama's positions are rotary", "model.family",
      [](const Deck& deck) { return deck.model.family == Family::gpt2; }},
     {"model.rope_theta", Unmet::noted, "model.family: llama; gpt2's positions are learned", "model.family",
@@ -187,7 +187,7 @@ std::vector<BrokenRule> unmet_needs(const Deck& deck, Unmet unmet) {
   const auto asked = list_keys(deck);
   const auto standard = list_keys(Deck{});
   std::vector<BrokenRule> rules;
-  for (const KeyNeed& need : table) {
+  for (const KeyNeed& need : key_needs) {
     const auto& value = entry_at(asked, need.key).value;
     const auto& usual = entry_at(standard, need.key).value;
     if (need.unmet != unmet || !value || value == usual || need.is_met(deck)) continue;

@@ -47,7 +47,7 @@ bool has_lockstep(const KindEntry& entry) {
   return entry.kind == ScheduleKind::slimpipe;
 }
 
-constexpr auto table = std::to_array<KindKey>({
+constexpr auto kind_keys = std::to_array<KindKey>({
     {"schedule.virtual", takes_virtual, reset<&ScheduleOptions::virtual_stages>},
     {"schedule.slices", cuts, reset<&ScheduleOptions::slices>},
     {"schedule.cutting", cuts, reset<&ScheduleOptions::cutting>},
@@ -70,7 +70,7 @@ std::vector<BrokenRule> set_aside_keys_of_other_kinds(Deck& deck,
   const KindEntry& kind = entry_of(deck.schedule.kind);
   const auto given = list_keys(deck);
   std::vector<BrokenRule> notes;
-  for (const KindKey& row : table) {
+  for (const KindKey& row : kind_keys) {
     if (row.has_use(kind) || !stands_in_file(row.key)) continue;
     const ScheduleOptions before = deck.schedule;
     row.set_default(deck.schedule);

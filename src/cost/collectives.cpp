@@ -6,10 +6,6 @@
 namespace penstock {
 namespace {
 
-Seconds scaled(Seconds seconds, double factor) {
-  return {seconds.value * factor};
-}
-
 /// Bytes of the stream of one slice on a device, tensor parallelism not applied.
 double stream_bytes(const CostShape& shape) {
   return shape.tokens() * shape.model.hidden * storage_bytes(shape.model.precision);
@@ -19,7 +15,7 @@ Seconds tensor_seconds(const CostShape& shape, const Links& links, WorkPart part
   const std::int32_t members = shape.tensor;
   const double bytes = stream_bytes(shape) * (members - 1) / members;
   const double times = part == WorkPart::weight_gradient ? 2 : 4;
-  return scaled(links.ring_seconds(members, 1, bytes, members - 1), times);
+  return links.ring_seconds(members, 1, bytes, members - 1) * times;
 }
 
 Seconds context_seconds(const CostShape& shape, const Links& links, WorkPart part, double keys) {
@@ -29,22 +25,22 @@ Seconds context_seconds(const CostShape& shape, const Links& links, WorkPart par
   const double queries_and_outputs = 2.0 * shape.model.query_width();
   const double bytes = numbers * std::min(keys_and_values, queries_and_outputs) * storage_bytes(shape.model.precision);
   const double times = part == WorkPart::forward ? 1 : 2;  // gradients go the same way
-  return scaled(links.ring_seconds(members, shape.tensor, bytes, members - 1), times);
+  return links.ring_seconds(members, shape.tensor, bytes, members - 1) * times;
 }
 
 Seconds expert_seconds(const CostShape& shape, const Links& links) {
   const std::int32_t members = shape.expert;
   const double bytes = stream_bytes(shape) / shape.tensor * shape.model.active_experts * (members - 1) / members;
-  return scaled(links.collective_seconds(members, shape.tensor, bytes, members - 1), 2);
+  return links.collective_seconds(members, shape.tensor, bytes, members - 1) * 2;
 }
 
 }  // namespace
 
 Seconds layer_collectives(const CostShape& shape, const Links& links, WorkPart part, double keys) {
-  Seconds seconds = scaled(tensor_seconds(shape, links, part), shape.exposure.tensor);
+  Seconds seconds = tensor_seconds(shape, links, part) * shape.exposure.tensor;
   if (part == WorkPart::weight_gradient) return seconds;
-  seconds += scaled(context_seconds(shape, links, part, keys), shape.exposure.context);
-  seconds += scaled(expert_seconds(shape, links), shape.exposure.expert);
+  seconds += context_seconds(shape, links, part, keys) * shape.exposure.context;
+  seconds += expert_seconds(shape, links) * shape.exposure.expert;
   return seconds;
 }
 
@@ -52,7 +48,7 @@ Seconds vocabulary_collectives(const CostShape& shape, const Links& links, WorkP
   if (!shape.vocabulary_parallel || part == WorkPart::weight_gradient) return {};
   const std::int32_t members = shape.pipeline;
   const double bytes = stream_bytes(shape) / shape.tensor * (members - 1) / members;
-  return scaled(links.collective_seconds(members, shape.rank_stride(), bytes, members - 1), shape.exposure.vocabulary);
+  return links.collective_seconds(members, shape.rank_stride(), bytes, members - 1) * shape.exposure.vocabulary;
 }
 
 double exchange_bytes(const CostShape& shape, double exchanged) {
@@ -64,8 +60,8 @@ double exchange_bytes(const CostShape& shape, double exchanged) {
 Seconds exchange_collectives(const CostShape& shape, const Links& links, WorkPart part, double exchanged) {
   if (part == WorkPart::weight_gradient || exchanged == 0) return {};
   const double times = part == WorkPart::forward ? 1 : 2;  // gradients go the same way
-  return scaled(links.collective_seconds(shape.pipeline, shape.rank_stride(), exchange_bytes(shape, exchanged), 1),
-                times * shape.exposure.exchange);
+  return links.collective_seconds(shape.pipeline, shape.rank_stride(), exchange_bytes(shape, exchanged), 1) *
+         (times * shape.exposure.exchange);
 }
 
 Seconds ring_half(const CostShape& shape, const Links& links, double bytes) {
@@ -73,8 +69,7 @@ Seconds ring_half(const CostShape& shape, const Links& links, double bytes) {
   // With the pipeline's ranks side by side the replicas follow behind all of them.
   const bool is_apart = shape.data > 1 && shape.neighbours == Neighbours::pipeline;
   const std::int32_t stride = is_apart ? shape.tensor * shape.pipeline : shape.tensor;
-  return scaled(links.ring_seconds(members, stride, bytes * (members - 1) / members, members - 1),
-                shape.exposure.replicas);
+  return links.ring_seconds(members, stride, bytes * (members - 1) / members, members - 1) * shape.exposure.replicas;
 }
 
 }  // namespace penstock

@@ -14,10 +14,6 @@ std::size_t place(Enumeration value) {
   return static_cast<std::size_t>(value);
 }
 
-Seconds scaled(Seconds seconds, double factor) {
-  return {seconds.value * factor};
-}
-
 }  // namespace
 
 StageSeconds::StageSeconds(const CostShape& shape, const HardwareOptions& hardware, const Links& links)
@@ -132,7 +128,7 @@ Seconds StageSeconds::of(WorkPart part, const PerStage<LayerRange>& stages, Stag
       layer += layer_seconds(WorkPart::forward, slice, alone(slice)) - own.layer[place(WorkPart::forward)];
     }
   }
-  return scaled(layer, stages[stage].size()) + ends_seconds(part, stage, stages.size(), slice);
+  return layer * stages[stage].size() + ends_seconds(part, stage, stages.size(), slice);
 }
 
 }  // namespace penstock

@@ -11,7 +11,7 @@
 namespace penstock {
 namespace {
 
-constexpr std::size_t header_bytes = 1024;
+constexpr std::size_t shard_header_bytes = 1024;
 
 struct Kind {
   std::int32_t magic;
@@ -66,9 +66,9 @@ Kind kind_of(std::int32_t magic, const std::string& name) {
 }  // namespace
 
 TokenArray parse_llmc(std::span<const std::byte> file, const std::string& name) {
-  if (file.size() < header_bytes) {
+  if (file.size() < shard_header_bytes) {
     fail(ExitCode::damaged_input, "{}: no llm.c token file: it has {} bytes, its header alone should have {}", name,
-         file.size(), header_bytes);
+         file.size(), shard_header_bytes);
   }
   const Kind kind = kind_of(header_word(file, 0), name);
   if (const std::int32_t version = header_word(file, 1); version != kind.version) {
@@ -77,7 +77,7 @@ TokenArray parse_llmc(std::span<const std::byte> file, const std::string& name) 
   }
   const std::int32_t tokens = header_word(file, 2);
   if (tokens < 0) fail(ExitCode::damaged_input, "{}: the header says {} tokens; it should be 0 or more", name, tokens);
-  const auto body = file.subspan(header_bytes);
+  const auto body = file.subspan(shard_header_bytes);
   const auto found = static_cast<std::int64_t>(body.size());
   if (found != tokens * bytes_of(kind.type)) fail_size(name, tokens, kind, found);
   return {name, kind.type, body};

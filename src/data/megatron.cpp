@@ -12,7 +12,7 @@ namespace penstock {
 namespace {
 
 constexpr std::string_view magic{"MMIDIDX\0\0", 9};
-constexpr std::size_t header_bytes = 34;
+constexpr std::size_t index_header_bytes = 34;
 
 template <class Number>
 Number number_at(std::span<const std::byte> bytes, std::size_t offset) {
@@ -65,9 +65,9 @@ TokenType type_of(std::uint8_t code, const std::string& name) {
 }
 
 void check_start(std::span<const std::byte> idx, const std::string& name) {
-  if (idx.size() < header_bytes) {
+  if (idx.size() < index_header_bytes) {
     fail(ExitCode::damaged_input, "{}: no Megatron index: it has {} bytes, its header alone should have {}", name,
-         idx.size(), header_bytes);
+         idx.size(), index_header_bytes);
   }
   if (std::memcmp(idx.data(), magic.data(), magic.size()) != 0)
     fail(ExitCode::damaged_input, "{}: no Megatron index: it does not begin with MMIDIDX and two zero bytes", name);
@@ -82,7 +82,7 @@ Header header_of(std::span<const std::byte> idx, const std::string& name) {
   const TokenType type = type_of(number_at<std::uint8_t>(idx, 17), name);
   const auto sequences = number_at<std::uint64_t>(idx, 18);
   const auto borders = number_at<std::uint64_t>(idx, 26);
-  const std::uint64_t body = idx.size() - header_bytes;
+  const std::uint64_t body = idx.size() - index_header_bytes;
   // Bounded before they are multiplied: nothing overflows below.
   const bool possible = sequences <= body / 12 && borders <= body / 8;
   const std::uint64_t needed = possible ? 12 * sequences + 8 * borders : 0;
@@ -141,13 +141,14 @@ void check_modes(std::span<const std::byte> modes, const std::string& name) {
 MegatronData parse_megatron(std::span<const std::byte> idx, std::span<const std::byte> bin, const std::string& prefix) {
   const std::string name = prefix + ".idx";
   const Header header = header_of(idx, name);
-  const auto start = static_cast<std::int64_t>(header_bytes);
+  const auto start = static_cast<std::int64_t>(index_header_bytes);
   const IndexArray<std::int32_t> lengths{idx, start, header.sequences};
   const IndexArray<std::int64_t> offsets{idx, start + 4 * header.sequences, header.sequences};
   const IndexArray<std::int64_t> borders{idx, start + 12 * header.sequences, header.borders};
   const std::int64_t bytes = check_sequences(header, lengths, offsets, name);
   check_documents(header, borders, name);
-  check_modes(idx.subspan(header_bytes + static_cast<std::size_t>(12 * header.sequences + 8 * header.borders)), name);
+  check_modes(idx.subspan(index_header_bytes + static_cast<std::size_t>(12 * header.sequences + 8 * header.borders)),
+              name);
   if (bytes != static_cast<std::int64_t>(bin.size())) {
     fail(ExitCode::damaged_input, "{0}.bin: {1} bytes, but {0}.idx lists {2} {3} tokens, {4} bytes; {5}", prefix,
          bin.size(), bytes / bytes_of(header.type), name_of(header.type), bytes,

@@ -68,7 +68,7 @@ class Bounds {
     for (const Action& action : schedule_.actions[rank]) {
       if (lane_of(action.op) == Lane::compute) sum += priced_.costs.price(schedule_, {rank, action});
     }
-    return {sum.value * run_.micro_batches};
+    return sum * run_.micro_batches;
   }
 
   /// After the last gradients of the rank: those of one stage to the host and reduced, and the steps that wait for all.

@@ -186,9 +186,10 @@ class Filling {
   }
 
   /// The W of an I; where it is cut into parts, the first.
-  Action weight_of(const Action& input) const {
-    const bool is_whole = schedule_.parts_of_weight(input.stage) == 1;
-    return {Op::backward_weight, input.stage, input.micro_batch, input.slice, is_whole ? std::uint8_t{0} : first_part};
+  Action weight_of(const Action& before) const {
+    const bool is_whole = schedule_.parts_of_weight(before.stage) == 1;
+    return {Op::backward_weight, before.stage, before.micro_batch, before.slice,
+            is_whole ? std::uint8_t{0} : first_part};
   }
 
   /// Returns when the action ends.

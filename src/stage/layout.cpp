@@ -12,6 +12,8 @@
 namespace penstock {
 namespace {
 
+using Tensor = BlockTensor;
+
 // Adds tensors of one block under a common prefix.
 class BlockBuilder {
  public:
@@ -42,7 +44,6 @@ bool is_llama(const StageShape& shape) {
 
 // Those of the forward's tensors that are wanted and that the family has.
 void add_forward(BlockBuilder& block, const StageShape& shape, TensorSet wanted) {
-  using Tensor = BlockTensor;
   const ModelSpec& model = shape.model;
   const auto add = [&](Tensor tensor, const char* name, std::int64_t columns) {
     if (wanted.contains(tensor)) block.add(tensor, name, shape.storage, columns);
@@ -242,7 +243,6 @@ BufferLayout stream_of(const StageShape& shape) {
 }  // namespace
 
 TensorSet formed_again(const StageShape& shape) {
-  using Tensor = BlockTensor;
   switch (shape.recompute) {
     case Recompute::none:
     case Recompute::full:

@@ -193,7 +193,7 @@ class Faults(ApplicationTest):
         directory = self.folder / "full"
         deck = self.deck({"model": {"hidden": 192, "ffn": 512},
                           "output": {"directory": str(directory), "checkpoint_every": 2}})
-        program = subprocess.run([sys.executable, str(wrapper), PENSTOCK, "train", str(deck)], cwd=ROOT, text=True,
+        program = subprocess.run([sys.executable, str(wrapper), PENSTOCK, "train", str(deck)], text=True,
                                  timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.assert_refused(program, 74, "step_00000002.h5", "free some")
         summary = json.loads((directory / "summary.json").read_text())
@@ -207,7 +207,7 @@ class Faults(ApplicationTest):
         wrapper = self.folder / "started.py"
         wrapper.write_text("import os, sys\nos.execv(sys.argv[1], sys.argv[1:])\n")
         program = subprocess.Popen([str(ROOT / "scripts/mpirun.sh"), "-n", "2", sys.executable, str(wrapper), PENSTOCK,
-                                    "train", str(deck)], cwd=ROOT, text=True, stdout=subprocess.PIPE,
+                                    "train", str(deck)], text=True, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT)
         try:
             first = self.rank_of(directory, 0)
@@ -227,8 +227,8 @@ class Faults(ApplicationTest):
                 directory = self.folder / f"gone{every}"
                 deck = self.deck({"parallel.pipeline": 2, "training.steps": 100000, "training.validate_every": 0,
                                   "output": {"directory": str(directory), "checkpoint_every": every}})
-                program = subprocess.Popen([str(ROOT / "scripts/mpirun.sh"), "-n", "2", PENSTOCK, "train", str(deck)],
-                                           cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                program = subprocess.Popen([str(ROOT / "scripts/mpirun.sh"), "-n", "2", PENSTOCK, "train", str(deck)], text=True,
+                                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
                 try:
                     self.rank_of(directory, 0)
                     directory.rename(self.folder / f"moved{every}")
@@ -260,7 +260,7 @@ class Faults(ApplicationTest):
         (self.folder / "long.txt").write_text(TEXT * 200)  # minutes of validation behind steps of milliseconds
         deck = self.deck({"parallel.pipeline": 2, "data.validation": [str(self.folder / "long.txt")],
                           "training": {"validate_every": 3, "watchdog": 5}, "output": {"directory": str(directory)}})
-        program = subprocess.Popen([str(ROOT / "scripts/mpirun.sh"), "-n", "2", PENSTOCK, "train", str(deck)], cwd=ROOT,
+        program = subprocess.Popen([str(ROOT / "scripts/mpirun.sh"), "-n", "2", PENSTOCK, "train", str(deck)],
                                    text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
             last = self.rank_of(directory, 1)

@@ -206,7 +206,7 @@ class Resume(ApplicationTest):
     def start(self, ranks, changes, directory):
         deck = self.deck(merged({"output.directory": str(directory)}, changes), "started.yaml")
         command = [str(ROOT / "scripts/mpirun.sh"), "-n", str(ranks), PENSTOCK, "train", str(deck), *RESUME]
-        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def wait_for_rows(self, directory, rows):
         for _ in range(600):

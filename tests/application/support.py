@@ -11,7 +11,8 @@ import h5py
 import numpy
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PENSTOCK = os.environ["PENSTOCK"]  # the program under test, set by CTest
+PENSTOCK = os.path.abspath(os.environ["PENSTOCK"])  # the program under test, set by CTest
+os.chdir(ROOT)  # what decks name is relative to it, and CTest starts the tests elsewhere
 TEXT = "The quick brown fox jumps over the lazy dog. Pack my box with five dozen liquor jugs.\n" * 60
 
 # Small enough that a run takes about a second, odd enough that nothing divides evenly.
@@ -96,7 +97,7 @@ class ApplicationTest(unittest.TestCase):
     def penstock(self, arguments, ranks=0, environment=None, timeout=120):
         """Runs the program; with ranks > 0 under mpirun. Standard error is part of the output."""
         start = [str(ROOT / "scripts/mpirun.sh"), "-n", str(ranks)] if ranks else []
-        return subprocess.run([*start, PENSTOCK, *arguments], cwd=ROOT, text=True, timeout=timeout, errors="replace",
+        return subprocess.run([*start, PENSTOCK, *arguments], text=True, timeout=timeout, errors="replace",
                               env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT)
 
