@@ -103,10 +103,10 @@ void expect_every_half_attended_to_once(const LockstepSlot& slot, ExchangeRule r
   for (const auto& [owner, handed] : next) EXPECT_FALSE(helpers.contains(owner)) << "rank " << owner.value();
 }
 
-constexpr std::array rules{pairs, pair_halves, global_chunks, global_halves};
+constexpr std::array all_rules{pairs, pair_halves, global_chunks, global_halves};
 
 TEST(AttentionExchange, AttendsToEveryHalfChunkOnce) {
-  for (const ExchangeRule rule : rules) {
+  for (const ExchangeRule rule : all_rules) {
     for (const auto& [p, v, n, m] : {std::array{2, 1, 2, 1},
                                      {3, 2, 6, 2},
                                      {4, 1, 8, 3},

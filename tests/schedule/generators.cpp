@@ -18,16 +18,6 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-std::string message_of(const std::string& kind, const GeneratorOptions& options) {
-  try {
-    generate(kind, options);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::bad_input);
-    return error.what();
-  }
-  return "";
-}
-
 TEST(Gpipe, RunsAllForwardsThenAllBackwardsAscending) {
   const Schedule schedule = gpipe({.pipeline = 2, .virtual_stages = 1, .micro_batches = 3});
 
@@ -206,7 +196,7 @@ TEST(Generate, PutsStagesWhereTheKindSays) {
 
 TEST(Generate, SaysWhichVirtualStagesAKindHas) {
   const auto message = [](const std::string& kind, std::int32_t v) {
-    return message_of(kind, {.pipeline = 2, .virtual_stages = v, .micro_batches = 4});
+    return refusal_of_kind(kind, {.pipeline = 2, .virtual_stages = v, .micro_batches = 4});
   };
 
   EXPECT_THAT(message("zb_h1", 2),
@@ -220,35 +210,38 @@ TEST(Generate, RefusesMoreRanksThanASquareOfThemAllows) {
   for (const std::string kind : {"zb_h1", "zb_v", "v_min", "dualpipe_v"}) {
     const std::int32_t v = kind == "zb_h1" ? 1 : 2;
 
-    EXPECT_THAT(message_of(kind, {.pipeline = 1'000'000, .virtual_stages = v, .micro_batches = 1}),
+    EXPECT_THAT(refusal_of_kind(kind, {.pipeline = 1'000'000, .virtual_stages = v, .micro_batches = 1}),
                 HasSubstr("micro-batches 2000000 "))
         << kind;
   }
-  EXPECT_THAT(message_of("interleaved", {.pipeline = 1'000'000, .virtual_stages = 2, .micro_batches = 1}),
+  EXPECT_THAT(refusal_of_kind("interleaved", {.pipeline = 1'000'000, .virtual_stages = 2, .micro_batches = 1}),
               HasSubstr("micro-batches 1000000 "));
 }
 
 TEST(Generate, RefusesWhatAKindHasNoUseFor) {
-  EXPECT_THAT(message_of("1f1b", {.slices = 2}), StartsWith("1f1b cuts no sequences, and 2 slices were asked for"));
-  EXPECT_THAT(message_of("gpipe", {.forwards_first = 3}), HasSubstr("leave out forwards_first"));
-  EXPECT_THAT(message_of("zb_h2", {.forward_virtual = 2}), HasSubstr("zb_h2 has one partition of the layers"));
+  EXPECT_THAT(refusal_of_kind("1f1b", {.slices = 2}),
+              StartsWith("1f1b cuts no sequences, and 2 slices were asked for"));
+  EXPECT_THAT(refusal_of_kind("gpipe", {.forwards_first = 3}), HasSubstr("leave out forwards_first"));
+  EXPECT_THAT(refusal_of_kind("zb_h2", {.forward_virtual = 2}), HasSubstr("zb_h2 has one partition of the layers"));
 }
 
 TEST(Generate, RefusesAnUnknownKindAndListsTheKnown) {
-  EXPECT_THAT(message_of("zero-bubble", {}), HasSubstr("gpipe, 1f1b, interleaved"));
+  EXPECT_THAT(refusal_of_kind("zero-bubble", {}), HasSubstr("gpipe, 1f1b, interleaved"));
 }
 
 TEST(Generate, RefusesOneFOneBWithVirtualStagesAndPointsToInterleaved) {
-  EXPECT_THAT(message_of("1f1b", {.pipeline = 2, .virtual_stages = 2, .micro_batches = 4}), HasSubstr("interleaved"));
+  EXPECT_THAT(refusal_of_kind("1f1b", {.pipeline = 2, .virtual_stages = 2, .micro_batches = 4}),
+              HasSubstr("interleaved"));
 }
 
 TEST(Generate, RefusesSizesBelowOneAndBeyondReason) {
-  EXPECT_THAT(message_of("gpipe", {.pipeline = 0}), HasSubstr("0 pipeline ranks"));
-  EXPECT_THAT(message_of("gpipe", {.virtual_stages = -1}), HasSubstr("-1 virtual stages"));
-  EXPECT_THAT(message_of("gpipe", {.micro_batches = 0}), HasSubstr("0 micro-batches"));
-  EXPECT_THAT(message_of("gpipe", {.pipeline = 2'000'000'000, .virtual_stages = 2, .micro_batches = 2'000'000'000}),
-              HasSubstr("fewer micro-batches"));
-  EXPECT_THAT(message_of("interleaved", {.pipeline = 1, .virtual_stages = 2, .micro_batches = 2'147'483'647}),
+  EXPECT_THAT(refusal_of_kind("gpipe", {.pipeline = 0}), HasSubstr("0 pipeline ranks"));
+  EXPECT_THAT(refusal_of_kind("gpipe", {.virtual_stages = -1}), HasSubstr("-1 virtual stages"));
+  EXPECT_THAT(refusal_of_kind("gpipe", {.micro_batches = 0}), HasSubstr("0 micro-batches"));
+  EXPECT_THAT(
+      refusal_of_kind("gpipe", {.pipeline = 2'000'000'000, .virtual_stages = 2, .micro_batches = 2'000'000'000}),
+      HasSubstr("fewer micro-batches"));
+  EXPECT_THAT(refusal_of_kind("interleaved", {.pipeline = 1, .virtual_stages = 2, .micro_batches = 2'147'483'647}),
               HasSubstr("fewer micro-batches"));
 }
 

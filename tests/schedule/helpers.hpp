@@ -8,10 +8,15 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
+#include "base/error.hpp"
 #include "schedule/generators.hpp"
 #include "schedule/kinds.hpp"
 #include "schedule/passes.hpp"
+#include "schedule/schedule_index.hpp"
+#include "schedule/semantics.hpp"
 #include "schedule/text.hpp"
 #include "schedule/validator.hpp"
 
@@ -57,6 +62,51 @@ inline std::string texts(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) text += finding.text + "\n";
   return text;
+}
+
+/// The actions that one needs, in text.
+inline std::vector<std::string> need_texts(const Schedule& schedule, const ActionOnRank& action) {
+  const ScheduleIndex index{schedule};
+  std::vector<std::string> texts;
+  for (const ActionOnRank& need : needs(index, action)) texts.push_back(to_text(need.action, schedule.shape.slices));
+  return texts;
+}
+
+/// "activations 1": the kind and the stage, or share of the vocabulary.
+inline std::vector<std::string> buffer_texts(const std::vector<SymbolicBuffer>& buffers) {
+  std::vector<std::string> texts;
+  for (const SymbolicBuffer& buffer : buffers)
+    texts.push_back(fmt::format("{} {}", name_of(buffer.kind), buffer.stage));
+  return texts;
+}
+
+/// Why no schedule of this kind is generated; empty if it is.
+inline std::string refusal_of_kind(const std::string& kind, const GeneratorOptions& options) {
+  try {
+    generate(kind, options);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::bad_input);
+    return error.what();
+  }
+  return "";
+}
+
+/// Why a file of this text, my.csv, is not read; "accepted" if it is.
+inline std::string refusal_of_text(const std::string& text) {
+  try {
+    read_schedule_csv(text, "my.csv");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::damaged_input);
+    return error.what();
+  }
+  return "accepted";
+}
+
+/// Matches a finding that has `text` somewhere in its own.
+inline auto a_finding(Rule rule, std::int32_t rank, const std::string& text) {
+  return testing::AllOf(testing::Field("rule", &Finding::rule, rule),
+                        testing::Field("rank", &Finding::rank, Rank{rank}),
+                        testing::Field("text", &Finding::text, testing::HasSubstr(text)));
 }
 
 /// The position in the list of the action with this text; the list's length if there is none.

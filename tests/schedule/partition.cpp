@@ -22,7 +22,7 @@ std::vector<int> sizes(const Partition& partition) {
 }
 
 template <class Cut>
-std::string message_of(const Cut& cut) {
+std::string refusal_of_cut(const Cut& cut) {
   try {
     cut();
   } catch (const Error& error) {
@@ -56,8 +56,8 @@ TEST(EvenPartition, CoversEveryLayerOnceWithoutAnEmptyStage) {
 }
 
 TEST(EvenPartition, RefusesMoreStagesThanLayersWithBothNumbers) {
-  EXPECT_THAT(message_of([] { even_partition(3, 4); }), AllOf(HasSubstr("3 layers"), HasSubstr("4 stages")));
-  EXPECT_THAT(message_of([] { even_partition(3, 0); }), HasSubstr("0 stages"));
+  EXPECT_THAT(refusal_of_cut([] { even_partition(3, 4); }), AllOf(HasSubstr("3 layers"), HasSubstr("4 stages")));
+  EXPECT_THAT(refusal_of_cut([] { even_partition(3, 0); }), HasSubstr("0 stages"));
 }
 
 TEST(ListedPartition, CutsAsListed) {
@@ -68,8 +68,11 @@ TEST(ListedPartition, CutsAsListed) {
 }
 
 TEST(ListedPartition, RefusesAnotherSumAndEmptyStages) {
-  EXPECT_THAT(message_of([] { listed_partition(20, {1, 2}); }), AllOf(HasSubstr("1 + 2 = 3"), HasSubstr("20 layers")));
-  EXPECT_THAT(message_of([] { listed_partition(2, {2, 0}); }), HasSubstr("stage 1 is given 0 layers"));
+  EXPECT_THAT(refusal_of_cut([] {
+                listed_partition(20, {1, 2});
+              }),
+              AllOf(HasSubstr("1 + 2 = 3"), HasSubstr("20 layers")));
+  EXPECT_THAT(refusal_of_cut([] { listed_partition(2, {2, 0}); }), HasSubstr("stage 1 is given 0 layers"));
 }
 
 }  // namespace

@@ -29,21 +29,6 @@ ActionOnRank node(const Schedule& schedule, Op op, std::int32_t stage, std::int3
   return {schedule.rank_of[Stage{stage}], {op, Stage{stage}, MicroBatch{micro_batch}, Slice{0}}};
 }
 
-std::vector<std::string> need_texts(const Schedule& schedule, const ActionOnRank& action) {
-  const ScheduleIndex index{schedule};
-  std::vector<std::string> texts;
-  for (const ActionOnRank& need : needs(index, action)) texts.push_back(to_text(need.action, schedule.shape.slices));
-  return texts;
-}
-
-/// "activations 1": the kind and the stage.
-std::vector<std::string> buffer_texts(const std::vector<SymbolicBuffer>& buffers) {
-  std::vector<std::string> texts;
-  for (const SymbolicBuffer& buffer : buffers)
-    texts.push_back(fmt::format("{} {}", name_of(buffer.kind), buffer.stage));
-  return texts;
-}
-
 TEST(Needs, OfAForwardIsItsReceiveOrTheStageBeforeOnTheRank) {
   EXPECT_THAT(need_texts(three_stages(), node(three_stages(), Op::forward, 0)), IsEmpty());
   EXPECT_THAT(need_texts(three_stages(), node(three_stages(), Op::forward, 1)), ElementsAre("1RECV_F0"));

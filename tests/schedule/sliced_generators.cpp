@@ -11,23 +11,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.hpp"
 #include "schedule/helpers.hpp"
 
 namespace penstock {
 namespace {
 
 using testing::HasSubstr;
-
-std::string message_of(const std::string& kind, const GeneratorOptions& options) {
-  try {
-    generate(kind, options);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::bad_input);
-    return error.what();
-  }
-  return "";
-}
 
 /// Calls visit(Schedule) with compute actions of every sliced kind over a grid of p, v, n, m.
 template <class Visit>
@@ -123,9 +112,9 @@ TEST(Svpp, RefusesForwardsThatCannotComeFirst) {
   too_few.forwards_first = 15;
   too_many.forwards_first = 24;
 
-  EXPECT_THAT(message_of("svpp", too_few), HasSubstr("16 to 23 forwards before the first backward, not 15"));
-  EXPECT_THAT(message_of("svpp", too_few), HasSubstr("virtual x slices"));
-  EXPECT_THAT(message_of("svpp", too_many), HasSubstr("not 24: no rank waits for another"));
+  EXPECT_THAT(refusal_of_kind("svpp", too_few), HasSubstr("16 to 23 forwards before the first backward, not 15"));
+  EXPECT_THAT(refusal_of_kind("svpp", too_few), HasSubstr("virtual x slices"));
+  EXPECT_THAT(refusal_of_kind("svpp", too_many), HasSubstr("not 24: no rank waits for another"));
 }
 
 TEST(Slimpipe, TakesSlicesInGroupsOfTheRanksAndTheReverseBack) {
@@ -137,9 +126,9 @@ TEST(Slimpipe, TakesSlicesInGroupsOfTheRanksAndTheReverseBack) {
 }
 
 TEST(Slimpipe, RefusesSlicesThatAreNoMultipleOfTheRanks) {
-  EXPECT_THAT(message_of("slimpipe", {.pipeline = 4, .micro_batches = 2, .slices = 6}),
+  EXPECT_THAT(refusal_of_kind("slimpipe", {.pipeline = 4, .micro_batches = 2, .slices = 6}),
               HasSubstr("6 slices cannot be dealt evenly to 4 ranks; use 4 or 8"));
-  EXPECT_THAT(message_of("slimpipe", {.pipeline = 4, .micro_batches = 2, .slices = 3}), HasSubstr("; use 4"));
+  EXPECT_THAT(refusal_of_kind("slimpipe", {.pipeline = 4, .micro_batches = 2, .slices = 3}), HasSubstr("; use 4"));
 }
 
 TEST(SlicedKinds, AreFoundByName) {
@@ -151,8 +140,8 @@ TEST(SlicedKinds, AreFoundByName) {
 }
 
 TEST(SlicedKinds, AreTheOnesThatTakeSlices) {
-  EXPECT_THAT(message_of("1f1b", {.pipeline = 2, .micro_batches = 2, .slices = 4}), HasSubstr("seq1f1b"));
-  EXPECT_THAT(message_of("seq1f1b", {.pipeline = 2, .virtual_stages = 2}), HasSubstr("seq1f1b_interleaved"));
+  EXPECT_THAT(refusal_of_kind("1f1b", {.pipeline = 2, .micro_batches = 2, .slices = 4}), HasSubstr("seq1f1b"));
+  EXPECT_THAT(refusal_of_kind("seq1f1b", {.pipeline = 2, .virtual_stages = 2}), HasSubstr("seq1f1b_interleaved"));
 }
 
 TEST(EverySlicedGenerator, RunsEachSliceOnceForwardAndOnceBackward) {

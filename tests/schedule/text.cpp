@@ -17,16 +17,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-std::string refusal(const std::string& text) {
-  try {
-    read_schedule_csv(text, "my.csv");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::damaged_input);
-    return error.what();
-  }
-  return "accepted";
-}
-
 TEST(ActionText, IsPyTorchsNotation) {
   EXPECT_EQ(to_text({Op::forward, Stage{2}, MicroBatch{0}, Slice{0}}), "2F0");
   EXPECT_EQ(to_text({Op::receive_backward, Stage{0}, MicroBatch{12}, Slice{0}}), "0RECV_B12");
@@ -106,42 +96,42 @@ TEST(ScheduleCsv, RoundTripsWhatIsCompiled) {
 }
 
 TEST(ScheduleCsv, RefusesByRowAndCell) {
-  EXPECT_THAT(refusal("0F0,0B0\n1F0,,1X0"),
+  EXPECT_THAT(refusal_of_text("0F0,0B0\n1F0,,1X0"),
               AllOf(HasSubstr("my.csv: row 2, cell 3 `1X0`"), HasSubstr("no op X"), HasSubstr("SEND_F")));
-  EXPECT_THAT(refusal("F0"), HasSubstr("expected the number of a stage before F"));
-  EXPECT_THAT(refusal("0F"), HasSubstr("expected the number of a micro-batch behind F"));
-  EXPECT_THAT(refusal("0F0x"), HasSubstr("expected <stage><op><micro-batch>"));
-  EXPECT_THAT(refusal("0 F0"), HasSubstr("expected <stage><op><micro-batch>"));
-  EXPECT_THAT(refusal("0F-1"), HasSubstr("expected <stage><op><micro-batch>"));
-  EXPECT_THAT(refusal("0F0."), HasSubstr("slice behind the dot"));
-  EXPECT_THAT(refusal("0f0"), HasSubstr("expected <stage><op><micro-batch>"));
-  EXPECT_THAT(refusal("0STEP3"), HasSubstr("expected STEP without a micro-batch"));
-  EXPECT_THAT(refusal("0VALIDATE"), HasSubstr("without a stage"));
-  EXPECT_THAT(refusal("(0F0;0B0)"), HasSubstr("expected a pair as"));
-  EXPECT_THAT(refusal("(0F0)OVERLAP_F_B"), HasSubstr("expected a pair as"));
-  EXPECT_THAT(refusal("(0B0;0F0)OVERLAP_F_B"), HasSubstr("expected F and then B"));
-  EXPECT_THAT(refusal("(0F0;0UNSHARD)OVERLAP_F_B"), HasSubstr("expected F and then B"));
-  EXPECT_THAT(refusal("0F0,\x01\xff"), HasSubstr("cell 2 `??`"));
+  EXPECT_THAT(refusal_of_text("F0"), HasSubstr("expected the number of a stage before F"));
+  EXPECT_THAT(refusal_of_text("0F"), HasSubstr("expected the number of a micro-batch behind F"));
+  EXPECT_THAT(refusal_of_text("0F0x"), HasSubstr("expected <stage><op><micro-batch>"));
+  EXPECT_THAT(refusal_of_text("0 F0"), HasSubstr("expected <stage><op><micro-batch>"));
+  EXPECT_THAT(refusal_of_text("0F-1"), HasSubstr("expected <stage><op><micro-batch>"));
+  EXPECT_THAT(refusal_of_text("0F0."), HasSubstr("slice behind the dot"));
+  EXPECT_THAT(refusal_of_text("0f0"), HasSubstr("expected <stage><op><micro-batch>"));
+  EXPECT_THAT(refusal_of_text("0STEP3"), HasSubstr("expected STEP without a micro-batch"));
+  EXPECT_THAT(refusal_of_text("0VALIDATE"), HasSubstr("without a stage"));
+  EXPECT_THAT(refusal_of_text("(0F0;0B0)"), HasSubstr("expected a pair as"));
+  EXPECT_THAT(refusal_of_text("(0F0)OVERLAP_F_B"), HasSubstr("expected a pair as"));
+  EXPECT_THAT(refusal_of_text("(0B0;0F0)OVERLAP_F_B"), HasSubstr("expected F and then B"));
+  EXPECT_THAT(refusal_of_text("(0F0;0UNSHARD)OVERLAP_F_B"), HasSubstr("expected F and then B"));
+  EXPECT_THAT(refusal_of_text("0F0,\x01\xff"), HasSubstr("cell 2 `??`"));
 }
 
 TEST(ScheduleCsv, RefusesWhatIsNoSchedule) {
-  EXPECT_THAT(refusal(""), HasSubstr("the file is empty"));
-  EXPECT_THAT(refusal(" \n\r\n"), HasSubstr("the file is empty"));
-  EXPECT_THAT(refusal("0F0\n\n1F0"), HasSubstr("row 2 has no action"));
-  EXPECT_THAT(refusal("0F0\n,,,\n1F0"), HasSubstr("row 2 has no action"));
+  EXPECT_THAT(refusal_of_text(""), HasSubstr("the file is empty"));
+  EXPECT_THAT(refusal_of_text(" \n\r\n"), HasSubstr("the file is empty"));
+  EXPECT_THAT(refusal_of_text("0F0\n\n1F0"), HasSubstr("row 2 has no action"));
+  EXPECT_THAT(refusal_of_text("0F0\n,,,\n1F0"), HasSubstr("row 2 has no action"));
 }
 
 TEST(ScheduleCsv, RefusesHugeNumbers) {
-  EXPECT_THAT(refusal("1000000F0"), HasSubstr("below 1000000"));
-  EXPECT_THAT(refusal("0F99999999999999999999"), HasSubstr("below 1000000"));
-  EXPECT_THAT(refusal("999999F999999.999999"), AllOf(HasSubstr("1000000 stages"), HasSubstr("1 actions")));
-  EXPECT_EQ(refusal("0000000000000F0000000000000"), "accepted");
+  EXPECT_THAT(refusal_of_text("1000000F0"), HasSubstr("below 1000000"));
+  EXPECT_THAT(refusal_of_text("0F99999999999999999999"), HasSubstr("below 1000000"));
+  EXPECT_THAT(refusal_of_text("999999F999999.999999"), AllOf(HasSubstr("1000000 stages"), HasSubstr("1 actions")));
+  EXPECT_EQ(refusal_of_text("0000000000000F0000000000000"), "accepted");
 }
 
 TEST(ScheduleCsv, RefusesStagesOnTwoRanksOrOnNone) {
-  EXPECT_THAT(refusal("0F0\n0F1"), AllOf(HasSubstr("row 2, cell 1 `0F1`"), HasSubstr("row 1 already")));
-  EXPECT_THAT(refusal("0F0\n1F0,0B0"), AllOf(HasSubstr("row 2, cell 2 `0B0`"), HasSubstr("forwards in row 1")));
-  EXPECT_THAT(refusal("0F0,2F0"), HasSubstr("stage 1 has no forward"));
+  EXPECT_THAT(refusal_of_text("0F0\n0F1"), AllOf(HasSubstr("row 2, cell 1 `0F1`"), HasSubstr("row 1 already")));
+  EXPECT_THAT(refusal_of_text("0F0\n1F0,0B0"), AllOf(HasSubstr("row 2, cell 2 `0B0`"), HasSubstr("forwards in row 1")));
+  EXPECT_THAT(refusal_of_text("0F0,2F0"), HasSubstr("stage 1 has no forward"));
 }
 
 TEST(LoadScheduleCsv, ReadsAFileAndRefusesWhatCannotBeRead) {

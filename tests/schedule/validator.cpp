@@ -19,7 +19,6 @@ namespace {
 using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
-using testing::Field;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -31,11 +30,6 @@ Schedule base(const CompletionOptions& options = {}) {
 
 Schedule split() {
   return base({.split_weight_gradients = true});
-}
-
-auto a_finding(Rule rule, std::int32_t rank, const std::string& text) {
-  return AllOf(Field("rule", &Finding::rule, rule), Field("rank", &Finding::rank, Rank{rank}),
-               Field("text", &Finding::text, HasSubstr(text)));
 }
 
 std::set<Rule> rules_of(const std::vector<Finding>& findings) {

@@ -37,22 +37,6 @@ Action action(Op op, std::int32_t stage, std::int32_t slice = 0) {
   return {op, Stage{stage}, MicroBatch{0}, Slice{slice}};
 }
 
-std::vector<std::string> need_texts(const Schedule& schedule, Rank rank, const Action& of) {
-  const ScheduleIndex index{schedule};
-  std::vector<std::string> texts;
-  for (const ActionOnRank& need : needs(index, {rank, of}))
-    texts.push_back(to_text(need.action, schedule.shape.slices));
-  return texts;
-}
-
-/// "logits 3": the kind and the stage, or share.
-std::vector<std::string> buffer_texts(const std::vector<SymbolicBuffer>& buffers) {
-  std::vector<std::string> texts;
-  for (const SymbolicBuffer& buffer : buffers)
-    texts.push_back(fmt::format("{} {}", name_of(buffer.kind), buffer.stage));
-  return texts;
-}
-
 Seconds unit_step(const Schedule& schedule) {
   const ScheduleIndex index{schedule};
   const DependenceGraph graph{index};
@@ -159,15 +143,15 @@ TEST(ASharedVocabulary, IsCompletedByThePassesWhereAFileHasItsComputation) {
 TEST(NeedsOfASharedVocabulary, TieBothEndsOfTheModelToTheShares) {
   const Schedule schedule = small();
 
-  EXPECT_THAT(need_texts(schedule, Rank{0}, action(Op::embed_forward, 2)), IsEmpty());
-  EXPECT_THAT(need_texts(schedule, Rank{0}, action(Op::forward, 0)), ElementsAre("2EF0.0"));
-  EXPECT_THAT(need_texts(schedule, Rank{0}, action(Op::vocabulary_forward, 2)), ElementsAre("1F0.0"));
-  EXPECT_THAT(need_texts(schedule, Rank{1}, action(Op::vocabulary_backward, 3)), ElementsAre("3VF0.0"));
-  EXPECT_THAT(need_texts(schedule, Rank{1}, action(Op::backward, 1, 1)), ElementsAre("1F0.1", "3VB0.1"));
-  EXPECT_THAT(need_texts(schedule, Rank{1}, action(Op::embed_backward, 3)), ElementsAre("0B0.0"));
-  EXPECT_THAT(need_texts(schedule, Rank{1}, {Op::offload_gradients, Stage{3}, MicroBatch{0}, Slice{0}}),
+  EXPECT_THAT(need_texts(schedule, {Rank{0}, action(Op::embed_forward, 2)}), IsEmpty());
+  EXPECT_THAT(need_texts(schedule, {Rank{0}, action(Op::forward, 0)}), ElementsAre("2EF0.0"));
+  EXPECT_THAT(need_texts(schedule, {Rank{0}, action(Op::vocabulary_forward, 2)}), ElementsAre("1F0.0"));
+  EXPECT_THAT(need_texts(schedule, {Rank{1}, action(Op::vocabulary_backward, 3)}), ElementsAre("3VF0.0"));
+  EXPECT_THAT(need_texts(schedule, {Rank{1}, action(Op::backward, 1, 1)}), ElementsAre("1F0.1", "3VB0.1"));
+  EXPECT_THAT(need_texts(schedule, {Rank{1}, action(Op::embed_backward, 3)}), ElementsAre("0B0.0"));
+  EXPECT_THAT(need_texts(schedule, {Rank{1}, {Op::offload_gradients, Stage{3}, MicroBatch{0}, Slice{0}}}),
               UnorderedElementsAre("3VB0.0", "3EB0.0", "3VB0.1", "3EB0.1"));
-  EXPECT_THAT(need_texts(schedule, Rank{0}, {Op::validate, Stage{0}, MicroBatch{0}, Slice{0}}),
+  EXPECT_THAT(need_texts(schedule, {Rank{0}, {Op::validate, Stage{0}, MicroBatch{0}, Slice{0}}}),
               ElementsAre("0REDUCE", "1REDUCE", "2REDUCE", "3REDUCE"));
 }
 
@@ -175,8 +159,8 @@ TEST(NeedsOfASharedVocabulary, TieNoWeightOfTwoStages) {
   const Schedule schedule = shared({.pipeline = 2, .virtual_stages = 1, .micro_batches = 1, .slices = 2},
                                    {.tied_embeddings = true, .steps_wait = StepsWait::for_reduction});
 
-  EXPECT_THAT(need_texts(schedule, Rank{0}, action(Op::reduce, 0)), ElementsAre("0OFFLOAD_G"));
-  EXPECT_THAT(need_texts(schedule, Rank{1}, action(Op::step, 1)), ElementsAre("1REDUCE"));
+  EXPECT_THAT(need_texts(schedule, {Rank{0}, action(Op::reduce, 0)}), ElementsAre("0OFFLOAD_G"));
+  EXPECT_THAT(need_texts(schedule, {Rank{1}, action(Op::step, 1)}), ElementsAre("1REDUCE"));
 }
 
 TEST(BuffersOfASharedVocabulary, AreTheLogitsOfEachShareAndTheStreamAtBothEnds) {

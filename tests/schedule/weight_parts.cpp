@@ -9,7 +9,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.hpp"
 #include "schedule/graph.hpp"
 #include "schedule/helpers.hpp"
 #include "schedule/schedule_index.hpp"
@@ -19,10 +18,8 @@
 namespace penstock {
 namespace {
 
-using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
-using testing::Field;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
@@ -55,21 +52,6 @@ Schedule three_parts() {
 
 Action part_of(std::int32_t stage, std::int32_t micro_batch, std::uint8_t part) {
   return {Op::backward_weight, Stage{stage}, MicroBatch{micro_batch}, Slice{0}, part};
-}
-
-auto a_finding(Rule rule, std::int32_t rank, const std::string& text) {
-  return AllOf(Field("rule", &Finding::rule, rule), Field("rank", &Finding::rank, Rank{rank}),
-               Field("text", &Finding::text, HasSubstr(text)));
-}
-
-std::string refusal(const std::string& text) {
-  try {
-    read_schedule_csv(text, "my.csv");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::damaged_input);
-    return error.what();
-  }
-  return "accepted";
 }
 
 TEST(WeightParts, ShareAllProductsOnceInOrderAsEquallyAsCanBe) {
@@ -119,11 +101,11 @@ TEST(WeightPartText, GivesAStageAsManyPartsAsTheLargestThatIsNamed) {
 }
 
 TEST(WeightPartText, RefusesPartsThatCannotBe) {
-  EXPECT_THAT(refusal("0F0,0I0,0W0/0"), HasSubstr("cell 3 `0W0/0`: expected a number behind the slash"));
-  EXPECT_THAT(refusal("0F0,0I0,0W0/"), HasSubstr("from 1 to 255"));
-  EXPECT_THAT(refusal("0F0,0I0,0W0/256"), HasSubstr("from 1 to 255"));
-  EXPECT_THAT(refusal("0F0,0I0/1,0W0/1"), HasSubstr("expected I without a slash: only W has parts"));
-  EXPECT_THAT(refusal("0F0,0I0,0W0/1.2"), HasSubstr("of W an optional /<part>"));
+  EXPECT_THAT(refusal_of_text("0F0,0I0,0W0/0"), HasSubstr("cell 3 `0W0/0`: expected a number behind the slash"));
+  EXPECT_THAT(refusal_of_text("0F0,0I0,0W0/"), HasSubstr("from 1 to 255"));
+  EXPECT_THAT(refusal_of_text("0F0,0I0,0W0/256"), HasSubstr("from 1 to 255"));
+  EXPECT_THAT(refusal_of_text("0F0,0I0/1,0W0/1"), HasSubstr("expected I without a slash: only W has parts"));
+  EXPECT_THAT(refusal_of_text("0F0,0I0,0W0/1.2"), HasSubstr("of W an optional /<part>"));
 }
 
 // --- where they stand ---
@@ -158,15 +140,9 @@ TEST(ScheduleIndex, KnowsNoPartsOfOtherActionsNorOfWholeWeightGradients) {
 
 TEST(Needs, OfAPartIsTheInputGradientAndOfTheCopyOfGradientsEveryPart) {
   const Schedule schedule = three_parts();
-  const ScheduleIndex index{schedule};
-  const auto need_texts = [&](const Action& action) {
-    std::vector<std::string> texts;
-    for (const ActionOnRank& need : needs(index, {Rank{1}, action})) texts.push_back(to_text(need.action));
-    return texts;
-  };
 
-  EXPECT_THAT(need_texts(part_of(1, 1, 2)), ElementsAre("1I1"));
-  EXPECT_THAT(need_texts({Op::offload_gradients, Stage{1}, MicroBatch{0}, Slice{0}}),
+  EXPECT_THAT(need_texts(schedule, {Rank{1}, part_of(1, 1, 2)}), ElementsAre("1I1"));
+  EXPECT_THAT(need_texts(schedule, {Rank{1}, {Op::offload_gradients, Stage{1}, MicroBatch{0}, Slice{0}}}),
               ElementsAre("1W0/1", "1W0/2", "1W0/3", "1W1/1", "1W1/2", "1W1/3"));
 }
 
