@@ -25,7 +25,7 @@ struct Idle {
 };
 
 // Times are whole numbers; the bubble that they are taken from is rounded twice.
-constexpr double rounding = 1e-9;
+constexpr double idle_rounding = 1e-9;
 
 Idle idle_of(const Schedule& compute) {
   const Timeline timeline = simulate(complete(compute, {}), unit_prices());
@@ -46,7 +46,7 @@ std::int32_t kept(const Schedule& compute) {
 
 /// Calls visit(p, m) over few and many ranks, and micro-batches below, at and above their number.
 template <class Visit>
-void for_each_size(const Visit& visit) {
+void for_each_ranks_and_micro_batches(const Visit& visit) {
   for (const int p : {1, 2, 3, 4, 8, 16}) {
     for (const int m : std::set<int>{1, 2, 3, p - 1, p, p + 1, 2 * p - 1, 2 * p, 2 * p + 1, 4 * p}) {
       if (m > 0) visit(p, m);
@@ -55,41 +55,41 @@ void for_each_size(const Visit& visit) {
 }
 
 TEST(ZbH1, IdlesAThirdOfOneFOneBInItsMemory) {
-  for_each_size([](int p, int m) {
+  for_each_ranks_and_micro_batches([](int p, int m) {
     const Schedule schedule = zb_h1({p, 1, m});
 
-    EXPECT_NEAR(idle_of(schedule).makespan, 2 * p - 1 - std::min(m, p), rounding) << p << " " << m;
+    EXPECT_NEAR(idle_of(schedule).makespan, 2 * p - 1 - std::min(m, p), idle_rounding) << p << " " << m;
     EXPECT_EQ(kept(schedule), kept(one_f_one_b({p, 1, m}))) << p << " " << m;
     if (m < p) return;
     EXPECT_NEAR(summarize(simulate(complete(schedule, {}), unit_prices())).bubble_makespan,
-                (p - 1.0) / (3.0 * m + p - 1.0), rounding);
-    EXPECT_NEAR(3 * idle_of(schedule).makespan, idle_of(one_f_one_b({p, 1, m})).makespan, rounding);
+                (p - 1.0) / (3.0 * m + p - 1.0), idle_rounding);
+    EXPECT_NEAR(3 * idle_of(schedule).makespan, idle_of(one_f_one_b({p, 1, m})).makespan, idle_rounding);
   });
 }
 
 TEST(ZbH2, HasNoBubbleBySpanInTwiceTheMemory) {
-  for_each_size([](int p, int m) {
+  for_each_ranks_and_micro_batches([](int p, int m) {
     const Schedule schedule = zb_h2({p, 1, m});
 
-    EXPECT_NEAR(idle_of(schedule).makespan, idle_of(zb_h1({p, 1, m})).makespan, rounding) << p << " " << m;
-    EXPECT_NEAR(idle_of(schedule).span, 2 * p - 1 - std::min(m, 2 * p - 1), rounding) << p << " " << m;
+    EXPECT_NEAR(idle_of(schedule).makespan, idle_of(zb_h1({p, 1, m})).makespan, idle_rounding) << p << " " << m;
+    EXPECT_NEAR(idle_of(schedule).span, 2 * p - 1 - std::min(m, 2 * p - 1), idle_rounding) << p << " " << m;
     EXPECT_EQ(kept(schedule), std::min(m, 2 * p - 1)) << p << " " << m;
   });
 }
 
 TEST(ZbV, HasNoBubbleBySpanInTheMemoryOfOneFOneB) {
-  for_each_size([](int p, int m) {
+  for_each_ranks_and_micro_batches([](int p, int m) {
     const Schedule schedule = zb_v({p, 2, m});
     const Idle idle = idle_of(schedule);
 
     EXPECT_LE(kept(schedule), 2 * std::min(p, m)) << p << " " << m;
     if (m >= p) {
-      EXPECT_NEAR(idle.makespan, p - 1, rounding) << p << " " << m;
+      EXPECT_NEAR(idle.makespan, p - 1, idle_rounding) << p << " " << m;
     } else {
-      EXPECT_LE(idle.makespan, 4 * p - 5 + rounding) << p << " " << m;
+      EXPECT_LE(idle.makespan, 4 * p - 5 + idle_rounding) << p << " " << m;
     }
     if (m < 2 * p - 1) return;
-    EXPECT_NEAR(idle.span, 0, rounding) << p << " " << m;
+    EXPECT_NEAR(idle.span, 0, idle_rounding) << p << " " << m;
     EXPECT_EQ(kept(schedule), std::min(2 * p, 2 * m)) << p << " " << m;
   });
 }
@@ -101,16 +101,16 @@ double idle_of_v_on_few_ranks(int p, int m) {
 }
 
 TEST(VHalf, IdlesHalfOfOneFOneBInHalfItsMemory) {
-  for_each_size([](int p, int m) {
+  for_each_ranks_and_micro_batches([](int p, int m) {
     const Schedule schedule = v_half({p, 2, m});
     const double idle = idle_of(schedule).makespan;
 
     EXPECT_LE(kept(schedule), 2 * ((p + 2) / 2)) << p << " " << m;
     if (p < 3) {
-      EXPECT_NEAR(idle, idle_of_v_on_few_ranks(p, m), rounding) << p << " " << m;
+      EXPECT_NEAR(idle, idle_of_v_on_few_ranks(p, m), idle_rounding) << p << " " << m;
       return;
     }
-    EXPECT_NEAR(idle, std::max(4 * p - 3 - 2 * m, 3 * p - 5 + p % 2), rounding) << p << " " << m;
+    EXPECT_NEAR(idle, std::max(4 * p - 3 - 2 * m, 3 * p - 5 + p % 2), idle_rounding) << p << " " << m;
     if (m < p) return;
     EXPECT_EQ(kept(schedule), 2 * ((p + 2) / 2)) << p << " " << m;
     EXPECT_LT(idle, 6 * (p - 1) / 2.0) << "half of 1f1b's, whose stages last two of these units";
@@ -118,16 +118,16 @@ TEST(VHalf, IdlesHalfOfOneFOneBInHalfItsMemory) {
 }
 
 TEST(VMin, IdlesTwoThirdsOfOneFOneBInAThirdOfItsMemory) {
-  for_each_size([](int p, int m) {
+  for_each_ranks_and_micro_batches([](int p, int m) {
     const Schedule schedule = v_min({p, 2, m});
     const double idle = idle_of(schedule).makespan;
 
     EXPECT_LE(kept(schedule), 2 * ((p + 4) / 3)) << p << " " << m;
     if (p < 3) {
-      EXPECT_NEAR(idle, idle_of_v_on_few_ranks(p, m), rounding) << p << " " << m;
+      EXPECT_NEAR(idle, idle_of_v_on_few_ranks(p, m), idle_rounding) << p << " " << m;
       return;
     }
-    EXPECT_NEAR(idle, 4 * p - 5, rounding) << p << " " << m;
+    EXPECT_NEAR(idle, 4 * p - 5, idle_rounding) << p << " " << m;
     if (m < p) return;
     EXPECT_EQ(kept(schedule), 2 * ((p + 4) / 3)) << p << " " << m;
     EXPECT_LT(idle, 6 * (p - 1) * 2 / 3.0) << "two thirds of 1f1b's, whose stages last two of these units";
@@ -135,24 +135,24 @@ TEST(VMin, IdlesTwoThirdsOfOneFOneBInAThirdOfItsMemory) {
 }
 
 TEST(DualpipeV, IdlesHalfOfWhatOverlappedPairsDo) {
-  for_each_size([](int p, int m) {
+  for_each_ranks_and_micro_batches([](int p, int m) {
     const Schedule schedule = dualpipe_v({p, 2, m});
 
     EXPECT_LE(kept(schedule), std::min(2 * m, 2 * p + 1)) << p << " " << m;
     if (m < 2 * p) return;
-    EXPECT_NEAR(idle_of(schedule).makespan, p - 1, rounding) << p << " " << m;
+    EXPECT_NEAR(idle_of(schedule).makespan, p - 1, idle_rounding) << p << " " << m;
     EXPECT_EQ(kept(schedule), 2 * p + 1) << p << " " << m;
   });
 }
 
 TEST(Hanayo, IdlesTheLeastThatTheMemoryOfOneFOneBAllows) {
-  for_each_size([](int p, int m) {
+  for_each_ranks_and_micro_batches([](int p, int m) {
     for (const int v : {2, 4, 6}) {
       const Schedule schedule = hanayo({p, v, m});
 
       EXPECT_LE(kept(schedule), v * std::min(p, m)) << p << " " << v << " " << m;
       if (m % p != 0 && (v > 2 || m < p)) continue;
-      EXPECT_NEAR(idle_of(schedule).makespan, 4 * (p - 1), rounding) << p << " " << v << " " << m;
+      EXPECT_NEAR(idle_of(schedule).makespan, 4 * (p - 1), idle_rounding) << p << " " << v << " " << m;
       EXPECT_EQ(kept(schedule), v * p) << p << " " << v << " " << m;
     }
   });
@@ -168,13 +168,13 @@ TEST(Hanayo, LosesNothingToAShortLastGroup) {
 }
 
 TEST(BreadthFirst, HasTheBubbleOfItsVirtualStages) {
-  for_each_size([](int p, int m) {
+  for_each_ranks_and_micro_batches([](int p, int m) {
     for (int v = 1; v <= 3; ++v) {
       const Schedule schedule = breadth_first({p, v, m});
 
       EXPECT_EQ(kept(schedule), v * m) << p << " " << v << " " << m;
       if (m < p) continue;
-      EXPECT_NEAR(idle_of(schedule).makespan, 3 * (p - 1), rounding) << p << " " << v << " " << m;
+      EXPECT_NEAR(idle_of(schedule).makespan, 3 * (p - 1), idle_rounding) << p << " " << v << " " << m;
     }
   });
 }

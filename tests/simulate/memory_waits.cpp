@@ -29,7 +29,7 @@ std::vector<RankPlan> plans_of(const Schedule& schedule) {
   return plans;
 }
 
-Seconds step_of(const Schedule& schedule, const Prices& prices, const std::vector<RankPlan>& plans) {
+Seconds step_in_memory(const Schedule& schedule, const Prices& prices, const std::vector<RankPlan>& plans) {
   StepTimes times;
   simulate(schedule, prices, plans, {}, &times);
   return times.step;
@@ -58,8 +58,8 @@ TEST_P(MemoryWaits, CostLittleBesideMessagesThatAreShort) {
     const Schedule schedule = complete(generate(kind, options), {});
     const Prices prices = [&](const ActionOnRank& node) { return uneven_price(schedule, node); };
 
-    const Seconds without = step_of(schedule, prices, {});
-    const Seconds with = step_of(schedule, prices, plans_of(schedule));
+    const Seconds without = step_in_memory(schedule, prices, {});
+    const Seconds with = step_in_memory(schedule, prices, plans_of(schedule));
 
     EXPECT_LE(with.value, 1.03 * without.value) << kind << " p=" << p;
   }

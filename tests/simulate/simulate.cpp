@@ -15,6 +15,7 @@
 #include "schedule/passes.hpp"
 #include "schedule/semantics.hpp"
 #include "schedule/text.hpp"
+#include "simulate/helpers.hpp"
 #include "trace/summary.hpp"
 
 namespace penstock {
@@ -24,10 +25,6 @@ Schedule completed(const Schedule& compute) {
   return complete(compute, {});
 }
 
-double bubble(const Schedule& schedule) {
-  return summarize(simulate(schedule, unit_prices())).bubble_makespan;
-}
-
 const Span& span_of(const Timeline& timeline, const std::string& text) {
   const auto found = std::find_if(timeline.spans.begin(), timeline.spans.end(),
                                   [&](const Span& span) { return to_text(span.action) == text; });
@@ -35,16 +32,13 @@ const Span& span_of(const Timeline& timeline, const std::string& text) {
   return *found;
 }
 
-// Sums of a few hundred units of 1 and 2 are exact; the ratio of two of them is rounded once, and subtracted from 1.
-constexpr double rounding = 4 * 2.3e-16;
-
 TEST(Simulate, GivesGpipeAndOneFOneBTheirBubble) {
   for (int p = 1; p <= 8; ++p) {
     for (int m = 1; m <= 12; ++m) {
       const double expected = (p - 1.0) / (m + p - 1.0);
 
-      EXPECT_NEAR(bubble(completed(gpipe({p, 1, m}))), expected, rounding) << p << " " << m;
-      EXPECT_NEAR(bubble(completed(one_f_one_b({p, 1, m}))), expected, rounding) << p << " " << m;
+      EXPECT_NEAR(bubble(gpipe({p, 1, m})), expected, bubble_rounding) << p << " " << m;
+      EXPECT_NEAR(bubble(one_f_one_b({p, 1, m})), expected, bubble_rounding) << p << " " << m;
     }
   }
 }
@@ -55,7 +49,7 @@ TEST(Simulate, GivesInterleavedItsBubbleWhereTheRanksDivideTheMicroBatches) {
       for (int v = 1; v <= 4; ++v) {
         const int m = groups * p;
 
-        EXPECT_NEAR(bubble(completed(interleaved({p, v, m}))), (p - 1.0) / (v * m + p - 1.0), rounding)
+        EXPECT_NEAR(bubble(interleaved({p, v, m})), (p - 1.0) / (v * m + p - 1.0), bubble_rounding)
             << p << " " << v << " " << m;
       }
     }
@@ -65,7 +59,7 @@ TEST(Simulate, GivesInterleavedItsBubbleWhereTheRanksDivideTheMicroBatches) {
 TEST(Simulate, GivesBreadthFirstGpipeTheBubbleOfItsVirtualStages) {
   for (int p = 1; p <= 4; ++p) {
     for (int v = 1; v <= 3; ++v) {
-      EXPECT_NEAR(bubble(completed(gpipe({p, v, 2 * p}))), (p - 1.0) / (v * 2.0 * p + p - 1.0), rounding);
+      EXPECT_NEAR(bubble(gpipe({p, v, 2 * p})), (p - 1.0) / (v * 2.0 * p + p - 1.0), bubble_rounding);
     }
   }
 }
@@ -76,8 +70,8 @@ TEST(Simulate, FillsThePipelineWithForwardsAlone) {
       PerStage<Rank> rank_of;
       for (int stage = 0; stage < p * v; ++stage) rank_of.push_back(Rank{stage % p});
 
-      EXPECT_NEAR(bubble(completed(forward_only(rank_of, 3 * p))), (p - 1.0) / (v * 3.0 * p + p - 1.0), rounding);
-      EXPECT_NEAR(bubble(completed(forward_only(rank_of, 3, 2 * p))), (p - 1.0) / (v * 6.0 * p + p - 1.0), rounding);
+      EXPECT_NEAR(bubble(forward_only(rank_of, 3 * p)), (p - 1.0) / (v * 3.0 * p + p - 1.0), bubble_rounding);
+      EXPECT_NEAR(bubble(forward_only(rank_of, 3, 2 * p)), (p - 1.0) / (v * 6.0 * p + p - 1.0), bubble_rounding);
     }
   }
 }
@@ -183,7 +177,7 @@ TEST(Simulate, LosesNoTimeToTheMemoryOfThePlan) {
 
       const auto with_plan = summarize(simulate(schedule, unit_prices(), plan_all(schedule, 1024)));
 
-      EXPECT_NEAR(with_plan.bubble_makespan, (p - 1.0) / (m + p - 1.0), rounding);
+      EXPECT_NEAR(with_plan.bubble_makespan, (p - 1.0) / (m + p - 1.0), bubble_rounding);
     }
   }
 }

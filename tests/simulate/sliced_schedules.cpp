@@ -14,6 +14,7 @@
 #include "memory/plan.hpp"
 #include "schedule/passes.hpp"
 #include "schedule/sliced_generators.hpp"
+#include "simulate/helpers.hpp"
 #include "simulate/simulate.hpp"
 #include "trace/summary.hpp"
 
@@ -33,7 +34,7 @@ struct Sizes {
 };
 
 template <class Visit>
-void for_each_size(const Visit& visit) {
+void for_each_sliced_size(const Visit& visit) {
   for (const int p : {1, 2, 3, 4, 8}) {
     for (const int v : {1, 2, 3}) {
       for (const int n : {1, 2, 3, 4, 8, 16}) {
@@ -43,16 +44,9 @@ void for_each_size(const Visit& visit) {
   }
 }
 
-double bubble(const Schedule& compute) {
-  return summarize(simulate(complete(compute, {}), unit_prices())).bubble_makespan;
-}
-
 std::int32_t units_kept(const Schedule& compute, std::int32_t rank) {
   return most_live(complete(compute, {}), Rank{rank}, BufferKind::activations);
 }
-
-// Sums of a few thousand units of 1 and 2 are exact; the ratio of two of them is rounded once, and subtracted from 1.
-constexpr double rounding = 4 * 2.3e-16;
 
 /// A bubble in per cent as it is printed with two digits.
 std::string percent(double fraction) {
@@ -76,25 +70,25 @@ TEST(SlicedSchedules, HaveTheFiguresThatAreKnown) {
 }
 
 TEST(Terapipe, HasTheBubbleOfAllItsUnitsAndKeepsThemAll) {
-  for_each_size([](const Sizes& sizes) {
+  for_each_sliced_size([](const Sizes& sizes) {
     const Schedule schedule = terapipe(sizes.options());
 
     EXPECT_EQ(units_kept(schedule, 0), sizes.all_units());
     // With fewer units than ranks, the first rank waits for the last one between its stages.
     if (sizes.v > 1 && sizes.m * sizes.n < sizes.p) {
-      EXPECT_GT(bubble(schedule), sizes.bubble() + rounding) << sizes.text();
+      EXPECT_GT(bubble(schedule), sizes.bubble() + bubble_rounding) << sizes.text();
     } else {
-      EXPECT_NEAR(bubble(schedule), sizes.bubble(), rounding) << sizes.text();
+      EXPECT_NEAR(bubble(schedule), sizes.bubble(), bubble_rounding) << sizes.text();
     }
   });
 }
 
 TEST(Seq1F1B, HasTheBubbleOfAllItsUnitsAndKeepsThoseOfTheRanksBehind) {
-  for_each_size([](const Sizes& sizes) {
+  for_each_sliced_size([](const Sizes& sizes) {
     if (sizes.v > 1) return;
     const Schedule schedule = seq1f1b(sizes.options());
 
-    EXPECT_NEAR(bubble(schedule), sizes.bubble(), rounding) << sizes.text();
+    EXPECT_NEAR(bubble(schedule), sizes.bubble(), bubble_rounding) << sizes.text();
     for (std::int32_t r = 0; r < sizes.p; ++r) {
       EXPECT_EQ(units_kept(schedule, r), std::min(sizes.all_units(), sizes.p - 1 - r + sizes.n)) << sizes.text();
     }
@@ -102,11 +96,11 @@ TEST(Seq1F1B, HasTheBubbleOfAllItsUnitsAndKeepsThoseOfTheRanksBehind) {
 }
 
 TEST(Seq1F1BInterleaved, HasItsBubbleAndKeepsItsWarmUpAndOneMoreWhereItsGroupsAreFull) {
-  for_each_size([](const Sizes& sizes) {
+  for_each_sliced_size([](const Sizes& sizes) {
     const Schedule schedule = seq1f1b_interleaved(sizes.options());
 
     if (sizes.v == 1 || sizes.fills_groups()) {
-      EXPECT_NEAR(bubble(schedule), sizes.bubble(), rounding) << sizes.text();
+      EXPECT_NEAR(bubble(schedule), sizes.bubble(), bubble_rounding) << sizes.text();
     }
     for (std::int32_t r = 0; r < sizes.p; ++r) {
       const int first = (sizes.v - 1) * sizes.group() + 2 * (sizes.p - 1 - r) + sizes.n;
@@ -121,7 +115,7 @@ TEST(Seq1F1BInterleaved, HasItsBubbleAndKeepsItsWarmUpAndOneMoreWhereItsGroupsAr
 }
 
 TEST(Seq1F1BInterleaved, KeepsWhatItsAuthorsCodeKeepsWhereTheSlicesDivideTheRanks) {
-  for_each_size([](const Sizes& sizes) {
+  for_each_sliced_size([](const Sizes& sizes) {
     if (sizes.p % sizes.n != 0 || !sizes.fills_groups()) return;
     const auto& [p, v, n, m] = sizes;
 
@@ -131,15 +125,15 @@ TEST(Seq1F1BInterleaved, KeepsWhatItsAuthorsCodeKeepsWhereTheSlicesDivideTheRank
 }
 
 TEST(Svpp, HasTheBubbleOfAllItsUnitsWhereItsGroupsAreFull) {
-  for_each_size([](const Sizes& sizes) {
+  for_each_sliced_size([](const Sizes& sizes) {
     if (sizes.v > 1 && !sizes.fills_groups()) return;
 
-    EXPECT_NEAR(bubble(svpp(sizes.options())), sizes.bubble(), rounding) << sizes.text();
+    EXPECT_NEAR(bubble(svpp(sizes.options())), sizes.bubble(), bubble_rounding) << sizes.text();
   });
 }
 
 TEST(Svpp, LosesNoTimeToAShortLastGroup) {
-  for_each_size([](const Sizes& sizes) {
+  for_each_sliced_size([](const Sizes& sizes) {
     Sizes whole = sizes;
     while (!whole.fills_groups()) ++whole.m;
     const auto step = [](const Sizes& each) {
@@ -151,7 +145,7 @@ TEST(Svpp, LosesNoTimeToAShortLastGroup) {
 }
 
 TEST(Svpp, KeepsTheUnitsOfAGroupInEachStageButTheLast) {
-  for_each_size([](const Sizes& sizes) {
+  for_each_sliced_size([](const Sizes& sizes) {
     const Schedule schedule = svpp(sizes.options());
 
     for (std::int32_t r = 0; r < sizes.p; ++r) {
@@ -167,7 +161,7 @@ TEST(Svpp, KeepsTheUnitsOfAGroupInEachStageButTheLast) {
 }
 
 TEST(Svpp, KeepsAsManyUnitsAsThePaperSaysWhereAGroupCanBeThatSmall) {
-  for_each_size([](const Sizes& sizes) {
+  for_each_sliced_size([](const Sizes& sizes) {
     const auto& [p, v, n, m] = sizes;
     const int paper = std::min(sizes.all_units(), v * std::max(p, n) + std::min(p, n) - 1);
     const int kept = units_kept(svpp(sizes.options()), 0);
@@ -194,10 +188,10 @@ TEST(Svpp, TradesTimeForMemoryWithFewerForwardsFirst) {
       const double idle = bubble(schedule);
 
       for (std::int32_t r = 0; r < sizes.p; ++r) EXPECT_LE(units_kept(schedule, r), first) << sizes.text();
-      EXPECT_LE(idle, longer + rounding) << sizes.text() << " f=" << first;
+      EXPECT_LE(idle, longer + bubble_rounding) << sizes.text() << " f=" << first;
       longer = idle;
     }
-    EXPECT_NEAR(longer, bubble(svpp(sizes.options())), rounding) << sizes.text();
+    EXPECT_NEAR(longer, bubble(svpp(sizes.options())), bubble_rounding) << sizes.text();
   }
 }
 
@@ -209,7 +203,7 @@ TEST(Slimpipe, HasTheBubbleOfAllItsUnitsAndKeepsTwoMoreForEachRankBehind) {
           const Sizes sizes{p, v, rounds * p, m};
           const Schedule schedule = slimpipe(sizes.options());
 
-          EXPECT_NEAR(bubble(schedule), sizes.bubble(), rounding) << sizes.text();
+          EXPECT_NEAR(bubble(schedule), sizes.bubble(), bubble_rounding) << sizes.text();
           for (std::int32_t r = 0; r < p; ++r) {
             EXPECT_EQ(units_kept(schedule, r), std::min(sizes.all_units(), sizes.n * v + 2 * (p - 1 - r)))
                 << sizes.text();

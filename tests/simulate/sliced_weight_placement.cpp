@@ -15,8 +15,8 @@
 #include "schedule/text.hpp"
 #include "schedule/validator.hpp"
 #include "schedule/weight_placement.hpp"
+#include "simulate/helpers.hpp"
 #include "simulate/simulate.hpp"
-#include "trace/summary.hpp"
 
 namespace penstock {
 namespace {
@@ -40,10 +40,6 @@ Prices with_attention(double attention) {
   };
 }
 
-Seconds step_of(const Schedule& compute, const Prices& durations) {
-  return summarize(simulate(complete(compute, {}), durations)).step_time;
-}
-
 /// Calls visit(Schedule) with sliced and whole schedules of a few sizes.
 template <class Visit>
 void for_each_example(const Visit& visit) {
@@ -64,9 +60,6 @@ void for_each_example(const Visit& visit) {
 std::string sizes(const Schedule& schedule) {
   return fmt::format("{} p={} m={}", schedule.name, schedule.shape.ranks, schedule.shape.micro_batches);
 }
-
-// Sums of at most a thousand lengths of at most 10, in two orders.
-constexpr double rounding = 1000 * 1000 * 10 * 2.3e-16;
 
 TEST(PlaceWeightGradients, IsValid) {
   for_each_example([](const Schedule& schedule) {
@@ -97,7 +90,7 @@ TEST(PlaceWeightGradients, NeverTakesLongerThanWithWholeBackwards) {
 
         const Schedule placed = place_weight_gradients(schedule, durations, limit);
 
-        EXPECT_LE(step_of(placed, durations).value, step_of(schedule, durations).value + rounding)
+        EXPECT_LE(step_of(placed, durations).value, step_of(schedule, durations).value + step_rounding)
             << sizes(schedule) << " attention " << attention << " limit " << limit;
       }
     }

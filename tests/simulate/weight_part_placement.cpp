@@ -17,8 +17,8 @@
 #include "schedule/sliced_generators.hpp"
 #include "schedule/validator.hpp"
 #include "schedule/weight_placement.hpp"
+#include "simulate/helpers.hpp"
 #include "simulate/simulate.hpp"
-#include "trace/summary.hpp"
 
 namespace penstock {
 namespace {
@@ -48,18 +48,11 @@ Prices with_attention(double attention, std::uint8_t parts) {
   };
 }
 
-Seconds step_of(const Schedule& compute, const Prices& durations) {
-  return summarize(simulate(complete(compute, {}), durations)).step_time;
-}
-
 /// The step with Ws in `parts` placed; 1: whole ones.
 Seconds placed_step(const Schedule& compute, double attention, std::uint8_t parts, std::int32_t limit) {
   const auto durations = with_attention(attention, parts);
   return step_of(place_weight_gradients(in_parts(compute, parts), durations, limit), durations);
 }
-
-// Sums of at most a thousand lengths of at most 10, in two orders.
-constexpr double rounding = 1000 * 1000 * 10 * 2.3e-16;
 
 TEST(PlaceWeightParts, IsValid) {
   for (const int v : {1, 2}) {
@@ -84,7 +77,7 @@ TEST(PlaceWeightParts, IsNeverLongerThanWithWholeOnes) {
         const Schedule schedule = svpp({.pipeline = 8, .micro_batches = 4, .slices = 8});
 
         EXPECT_LE(placed_step(schedule, attention, parts, limit).value,
-                  placed_step(schedule, attention, 1, limit).value + rounding)
+                  placed_step(schedule, attention, 1, limit).value + step_rounding)
             << "attention " << attention << ", " << int{parts} << " parts, limit " << limit;
       }
     }
@@ -101,7 +94,7 @@ TEST(PlaceWeightParts, FillsWaitsThatAreShorterThanAWeightGradient) {
     const Seconds parts = placed_step(schedule, 0.05, 7, 1000);
 
     RecordProperty(fmt::format("v{}", v), fmt::format("{} {} {}", beside.value, whole.value, parts.value));
-    EXPECT_LT(parts.value, whole.value - rounding);
+    EXPECT_LT(parts.value, whole.value - step_rounding);
   }
 }
 
@@ -215,7 +208,7 @@ TEST(PlaceWeightsWaiting, LeavesNoRankIdleThatHasOne) {
     for (const Span& span : timeline.spans) {  // of a rank in list order
       if (span.lane != Lane::compute) continue;
       const auto rank = static_cast<std::size_t>(span.rank);
-      const bool was_idle = span.start.value > ends[rank].value + rounding;
+      const bool was_idle = span.start.value > ends[rank].value + step_rounding;
       EXPECT_TRUE(!was_idle || kept[rank] == 0) << "attention " << attention << ", rank " << rank;
       ends[rank] = span.end;
       if (span.action.op == Op::backward_input) kept[rank] += 7;
