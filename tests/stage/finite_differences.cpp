@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every gradient of a model against central differences of its loss, in double with the reference kernels.
-#include <cmath>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -18,10 +16,6 @@ namespace {
 // Central differences with step h err by h^2 f'''/6 and by 2^-53 |f| / h in rounding: with losses f of about 20 and
 // third derivatives of about 10, h = 1e-5 gives about 2e-10 for both, against gradients of 1e-2 and more in norm.
 constexpr double step = 1e-5;
-
-double norm_of(const std::vector<double>& values) {
-  return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
-}
 
 std::vector<double> differences(Pipeline& pipeline, const Parameter& parameter, double loss_scale) {
   std::vector<double> slopes;

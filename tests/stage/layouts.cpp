@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -35,12 +34,6 @@ std::vector<BufferKind> all_kinds() {
     kinds[static_cast<std::size_t>(kind)] = static_cast<BufferKind>(kind);
   }
   return kinds;
-}
-
-const TensorSlot* find(const BufferLayout& layout, const std::string& name) {
-  const auto found = std::find_if(layout.tensors.begin(), layout.tensors.end(),
-                                  [&](const TensorSlot& slot) { return slot.name == name; });
-  return found == layout.tensors.end() ? nullptr : &*found;
 }
 
 TEST(Layouts, AreAlignedAndDoNotOverlap) {
@@ -81,8 +74,8 @@ TEST(Layouts, DoNotCopyTheInputOfALaterStage) {
   const StageMath first{shape_of(small_llama(), 0, 1)};
   const StageMath second{shape_of(small_llama(), 1, 2)};
 
-  EXPECT_NE(find(first.layout(BufferKind::activations), "layers/0/input"), nullptr);
-  EXPECT_EQ(find(second.layout(BufferKind::activations), "layers/1/input"), nullptr);
+  EXPECT_NE(find_tensor(first.layout(BufferKind::activations), "layers/0/input"), nullptr);
+  EXPECT_EQ(find_tensor(second.layout(BufferKind::activations), "layers/1/input"), nullptr);
 }
 
 TEST(Layouts, HaveOnlyTheBuffersOfTheStagesPlace) {
@@ -137,7 +130,7 @@ TEST(TiedHead, HasASecondGradientOnlyWhereItSharesTheStageOfTheEmbedding) {
   ASSERT_TRUE(whole.tied_head_gradient().has_value());
   EXPECT_EQ(whole.tied_head_gradient()->name, "head/weight");
   EXPECT_EQ(whole.layout(BufferKind::gradients).tensors.back().offset, whole.tied_head_gradient()->offset);
-  EXPECT_EQ(find(whole.layout(BufferKind::parameters), "head/weight"), nullptr);
+  EXPECT_EQ(find_tensor(whole.layout(BufferKind::parameters), "head/weight"), nullptr);
   EXPECT_EQ(last.layout(BufferKind::gradients).tensors.back().name, "embedding/token/weight");
   EXPECT_FALSE(last.tied_head_gradient().has_value());
   EXPECT_FALSE(untied.tied_head_gradient().has_value());

@@ -20,8 +20,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double loss_scale = 0.125;
-
 struct PassCase {
   std::string name;
   ModelSpec model;
@@ -95,13 +93,13 @@ void expect_finite(const Gradients& gradients) {
 
 TEST_P(Passes, OfAModelInTwoAndThreeStagesGiveTheBitsOfOne) {
   Pipeline whole = cut({3});
-  const double loss = whole.run(Backward::whole, loss_scale);
+  const double loss = whole.run(Backward::whole, test_loss_scale);
   expect_finite(whole.gradients());
 
   for (const auto& layers : {std::vector{2, 1}, std::vector{1, 2}, std::vector{1, 1, 1}}) {
     Pipeline parts = cut({layers.begin(), layers.end()});
 
-    EXPECT_EQ(parts.run(Backward::whole, loss_scale), loss);
+    EXPECT_EQ(parts.run(Backward::whole, test_loss_scale), loss);
     expect_same_bits(parts.gradients(), whole.gradients());
   }
 }
@@ -111,8 +109,8 @@ TEST_P(Passes, WithWeightGradientsLaterGiveTheSameBits) {
     Pipeline whole = cut({layers.begin(), layers.end()});
     Pipeline split = cut({layers.begin(), layers.end()});
 
-    whole.run(Backward::whole, loss_scale);
-    split.run(Backward::split, loss_scale);
+    whole.run(Backward::whole, test_loss_scale);
+    split.run(Backward::split, test_loss_scale);
 
     expect_same_bits(split.gradients(), whole.gradients());
   }
@@ -120,13 +118,13 @@ TEST_P(Passes, WithWeightGradientsLaterGiveTheSameBits) {
 
 TEST_P(Passes, WithRecomputationGiveTheSameBits) {
   Pipeline kept = cut({2, 1});
-  const double loss = kept.run(Backward::whole, loss_scale);
+  const double loss = kept.run(Backward::whole, test_loss_scale);
 
   for (const auto& [mode, name] : enum_names(Recompute{})) {
     for (const Backward how : {Backward::whole, Backward::split}) {
       Pipeline recomputed = cut({2, 1}, mode);
 
-      EXPECT_EQ(recomputed.run(how, loss_scale), loss) << name;
+      EXPECT_EQ(recomputed.run(how, test_loss_scale), loss) << name;
       SCOPED_TRACE(name);
       expect_same_bits(recomputed.gradients(), kept.gradients());
     }
@@ -156,18 +154,18 @@ TEST_P(Passes, OnTwoThreadsGiveTheBitsOfOne) {
   Pipeline one = cut({3});
   Pipeline two = cut({3}, *two_threads);
 
-  const double loss = one.run(Backward::whole, loss_scale);
+  const double loss = one.run(Backward::whole, test_loss_scale);
 
-  EXPECT_EQ(two.run(Backward::whole, loss_scale), loss);
+  EXPECT_EQ(two.run(Backward::whole, test_loss_scale), loss);
   expect_same_bits(two.gradients(), one.gradients());
 }
 
 TEST_P(Passes, OfASecondMicroBatchAddToTheGradients) {
   Pipeline pipeline = cut({2, 1});
-  pipeline.run(Backward::whole, loss_scale);
+  pipeline.run(Backward::whole, test_loss_scale);
   const Gradients once = pipeline.gradients();
 
-  pipeline.backward(Backward::whole, loss_scale);
+  pipeline.backward(Backward::whole, test_loss_scale);
 
   // Sums of 15 rows may be added to one by one, each sum rounded to float.
   constexpr double tolerance = 15 * 0x1p-24;

@@ -2,6 +2,7 @@
 #include "pipeline.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <new>
 #include <numeric>
@@ -12,19 +13,8 @@
 namespace penstock::test {
 namespace {
 
-Matrix matrix_of(const TensorSlot& slot, std::byte* base) {
-  return {base + slot.offset.value, slot.type, slot.rows, slot.columns};
-}
-
 double element_of(const TensorSlot& slot, std::byte* base, std::int64_t index) {
   return reference::element(matrix_of(slot, base), index / slot.columns, index % slot.columns);
-}
-
-const TensorSlot* find(const BufferLayout& layout, const std::string& name) {
-  for (const TensorSlot& slot : layout.tensors) {
-    if (slot.name == name) return &slot;
-  }
-  return nullptr;
 }
 
 }  // namespace
@@ -91,6 +81,21 @@ std::vector<double> whole_gradient(const Gradients& gradients, const std::string
   return sum;
 }
 
+double norm_of(const std::vector<double>& values) {
+  return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
+}
+
+const TensorSlot* find_tensor(const BufferLayout& layout, const std::string& name) {
+  for (const TensorSlot& slot : layout.tensors) {
+    if (slot.name == name) return &slot;
+  }
+  return nullptr;
+}
+
+Matrix matrix_of(const TensorSlot& slot, std::byte* base) {
+  return {base + slot.offset.value, slot.type, slot.rows, slot.columns};
+}
+
 Pipeline::OneStage::OneStage(const StageShape& shape, const Kernels& kernels) : math{shape} {
   for (const Bytes bytes : math.bytes(kernels)) {
     memories.emplace_back();
@@ -154,7 +159,7 @@ void Pipeline::mask_targets(Slice slice) {
 void Pipeline::set_parameter(const std::string& name, std::int64_t index, double value) {
   for (const auto& stage : stages_) {
     const BufferLayout layout = stage->math.layout(BufferKind::parameters);
-    if (const TensorSlot* slot = find(layout, name)) {
+    if (const TensorSlot* slot = find_tensor(layout, name)) {
       reference::set_element(matrix_of(*slot, stage->memory(BufferKind::parameters).data()), index / slot->columns,
                              index % slot->columns, value);
     }
@@ -164,7 +169,7 @@ void Pipeline::set_parameter(const std::string& name, std::int64_t index, double
 double Pipeline::parameter(const std::string& name, std::int64_t index) const {
   for (const auto& stage : stages_) {
     const BufferLayout layout = stage->math.layout(BufferKind::parameters);
-    if (const TensorSlot* slot = find(layout, name)) {
+    if (const TensorSlot* slot = find_tensor(layout, name)) {
       return element_of(*slot, stage->memory(BufferKind::parameters).data(), index);
     }
   }

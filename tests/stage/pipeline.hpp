@@ -67,11 +67,23 @@ ModelSpec small_gpt2();
 /// (scripts/reference_figures.py) computes alike.
 double test_value(const Parameter& parameter, std::int64_t number, std::int64_t index);
 
+/// What tests scale losses by: not 1, and no product with it is rounded.
+inline constexpr double test_loss_scale = 0.125;
+
 /// Gradients by canonical name, in double; the head's use of a tied table is "head/weight".
 using Gradients = std::map<std::string, std::vector<double>>;
 
 /// The gradient of a parameter: of both uses of a tied table, added in the order of the optimizer.
 std::vector<double> whole_gradient(const Gradients& gradients, const std::string& name, bool tied);
+
+/// The Euclidean norm.
+double norm_of(const std::vector<double>& values);
+
+/// The tensor of this name; null if the buffer has none. Points into the layout.
+const TensorSlot* find_tensor(const BufferLayout& layout, const std::string& name);
+
+/// A tensor of the buffer that begins at `base`.
+Matrix matrix_of(const TensorSlot& slot, std::byte* base);
 
 enum class Backward : std::uint8_t { whole, split };
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Loss and gradients against PyTorch's: an implementation that shares nothing with this one.
-#include <cmath>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -47,10 +45,6 @@ ModelSpec model_of(const ModelFigures& figures) {
           .vocabulary = 23,
           .positions = 9,
           .tie_embeddings = figures.tied};
-}
-
-double norm_of(const std::vector<double>& values) {
-  return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
 }
 
 // `scale` is a gradient's typical size: what the relative tolerance is relative to.

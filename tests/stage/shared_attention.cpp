@@ -4,12 +4,8 @@
 #include "stage/shared_attention.hpp"
 
 #include <array>
-#include <cmath>
-#include <condition_variable>
-#include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -19,6 +15,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mailboxes.hpp"
 #include "pipeline.hpp"
 #include "schedule/sliced_generators.hpp"
 #include "support/tensor_near.hpp"
@@ -26,51 +23,18 @@
 namespace penstock::test {
 namespace {
 
-constexpr double loss_scale = 0.125;
-
-/// Messages between threads, each of which is a rank.
-class Mail {
- public:
-  using Route = std::pair<Rank, Rank>;  // from, to
-
-  void post(Route route, std::span<const std::byte> data) {
-    const std::lock_guard lock{mutex_};
-    letters_[route].emplace_back(data.begin(), data.end());
-    ++posted_;
-    changed_.notify_all();
-  }
-  void take(Route route, std::span<std::byte> data) {
-    std::unique_lock lock{mutex_};
-    changed_.wait(lock, [&] { return !letters_[route].empty(); });
-    const auto letter = std::move(letters_[route].front());
-    letters_[route].pop_front();
-    ASSERT_EQ(letter.size(), data.size());
-    std::copy(letter.begin(), letter.end(), data.begin());
-  }
-  bool is_empty() const {
-    return std::all_of(letters_.begin(), letters_.end(), [](const auto& route) { return route.second.empty(); });
-  }
-  std::int64_t posted() const { return posted_; }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<Route, std::deque<std::vector<std::byte>>> letters_;
-  std::int64_t posted_ = 0;
-};
-
 class RankMessages : public AttentionMessages {
  public:
-  RankMessages(Mail& mail, Rank rank) : mail_{mail}, rank_{rank} {}
-  void send(Rank to, std::span<const std::byte> data) override { mail_.post({rank_, to}, data); }
+  RankMessages(Mailboxes& boxes, Rank rank) : boxes_{boxes}, rank_{rank} {}
+  void send(Rank to, std::span<const std::byte> data) override { boxes_.send(data, rank_, to); }
   void receive(Rank from, std::span<std::byte> data) override { awaited_[from].push_back(data); }
   void wait_for(Rank from) override {
-    for (const auto data : std::exchange(awaited_[from], {})) mail_.take({from, rank_}, data);
+    for (const auto data : std::exchange(awaited_[from], {})) boxes_.receive(data, from, rank_);
   }
   void wait_for_sends() override {}
 
  private:
-  Mail& mail_;
+  Mailboxes& boxes_;
   Rank rank_;
   std::map<Rank, std::vector<std::span<std::byte>>> awaited_;
 };
@@ -116,11 +80,11 @@ class Ranks {
       }
       for (std::thread& thread : threads) thread.join();
     }
-    EXPECT_TRUE(mail_.is_empty());
+    EXPECT_TRUE(boxes_.are_empty());
     return loss_;
   }
   Gradients gradients() const { return pipeline_->gradients(); }
-  std::int64_t messages() const { return mail_.posted(); }
+  std::int64_t messages() const { return boxes_.sent(); }
 
  private:
   PipelineShape with_limits(PipelineShape shape) const {
@@ -129,7 +93,7 @@ class Ranks {
   }
 
   void act(const LockstepSlot& slot, const SlotMember& member) {
-    RankMessages messages{mail_, member.rank};
+    RankMessages messages{boxes_, member.rank};
     const AttentionPartners partners{shares_of(slot, member.rank), layers_, &messages};
     const auto stage = static_cast<std::size_t>(member.action.stage.value());
     StageBuffers buffers = pipeline_->buffers(stage, member.action.slice);
@@ -141,9 +105,9 @@ class Ranks {
       math.forward(kernels, buffers, StageMath::Keep::activations, &loss);
       if (math.shape().last) loss_ += loss;  // of one thread, slices ascending
     } else if (how_ == Backward::whole) {
-      math.backward(kernels, buffers, loss_scale);
+      math.backward(kernels, buffers, test_loss_scale);
     } else {
-      math.backward_input(kernels, buffers, loss_scale);
+      math.backward_input(kernels, buffers, test_loss_scale);
       math.backward_weight(kernels, buffers);
     }
   }
@@ -153,7 +117,7 @@ class Ranks {
   std::int64_t layers_;
   std::vector<KernelsUnderTest> kernels_;
   std::unique_ptr<Pipeline> pipeline_;
-  Mail mail_;
+  Mailboxes boxes_;
   Backward how_ = Backward::whole;
   double loss_ = 0;
 };
@@ -167,15 +131,11 @@ PipelineShape shape_of(const SharingCase& of, std::int32_t slices) {
           .slices = slices};
 }
 
-double norm_of(const std::vector<double>& values) {
-  return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
-}
-
 class SharedAttention : public testing::TestWithParam<SharingCase> {
  protected:
   static void expect_those_of(Pipeline& alone, Ranks& ranks, Backward how, double loss_tolerance,
                               double gradient_tolerance) {
-    const double loss = alone.run(how, loss_scale);
+    const double loss = alone.run(how, test_loss_scale);
 
     EXPECT_NEAR(ranks.run(how), loss, loss_tolerance * loss);
 
@@ -210,7 +170,7 @@ class SharedAttention : public testing::TestWithParam<SharingCase> {
   }
 };
 
-std::vector<SharingCase> cases_of(DType storage, KernelKind kernels) {
+std::vector<SharingCase> sharing_cases(DType storage, KernelKind kernels) {
   struct Layout {
     std::string name;
     std::int32_t ranks;
@@ -247,14 +207,14 @@ class SharedAttentionInDouble : public SharedAttention {};
 TEST_P(SharedAttentionInDouble, GivesTheLossAndEveryGradientOfRanksThatShareNothing) {
   expect_as_alone(1e-12, 1e-12);
 }
-INSTANTIATE_TEST_SUITE_P(, SharedAttentionInDouble, testing::ValuesIn(cases_of(DType::f64, KernelKind::reference)),
+INSTANTIATE_TEST_SUITE_P(, SharedAttentionInDouble, testing::ValuesIn(sharing_cases(DType::f64, KernelKind::reference)),
                          [](const auto& one) { return one.param.name; });
 
 class SharedAttentionOnTheHost : public SharedAttention {};
 TEST_P(SharedAttentionOnTheHost, GivesTheLossAndEveryGradientOfRanksThatShareNothing) {
   expect_as_alone(1e-6, 1e-5);
 }
-INSTANTIATE_TEST_SUITE_P(, SharedAttentionOnTheHost, testing::ValuesIn(cases_of(DType::f32, KernelKind::host)),
+INSTANTIATE_TEST_SUITE_P(, SharedAttentionOnTheHost, testing::ValuesIn(sharing_cases(DType::f32, KernelKind::host)),
                          [](const auto& one) { return one.param.name; });
 
 class SharedAttentionInBits : public SharedAttention {};
@@ -283,7 +243,7 @@ TEST_P(SharedAttentionInBits, DoesNotDependOnWhatIsFormedAgainBesideIt) {
     for (const auto& [name, values] : ranks.gradients()) EXPECT_EQ(values, expected.at(name)) << name;
   }
 }
-INSTANTIATE_TEST_SUITE_P(, SharedAttentionInBits, testing::ValuesIn(cases_of(DType::bf16, KernelKind::host)),
+INSTANTIATE_TEST_SUITE_P(, SharedAttentionInBits, testing::ValuesIn(sharing_cases(DType::bf16, KernelKind::host)),
                          [](const auto& one) { return one.param.name; });
 
 }  // namespace

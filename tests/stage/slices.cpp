@@ -4,7 +4,6 @@
 // bit of whole sequences does not change one of slices.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -20,14 +19,8 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr double loss_scale = 0.125;
-
 PipelineShape shape_of(const ModelSpec& model, DType storage, std::int32_t slices) {
   return {.model = model, .sequences = 3, .tokens = 7, .storage = storage, .slices = slices};
-}
-
-double norm_of(const std::vector<double>& values) {
-  return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
 }
 
 struct SliceCase {
@@ -45,7 +38,7 @@ void PrintTo(const SliceCase& value, std::ostream* stream) {
   *stream << value.name;
 }
 
-std::vector<SliceCase> cases_of(DType storage, KernelKind kernels) {
+std::vector<SliceCase> slice_cases(DType storage, KernelKind kernels) {
   std::vector<SliceCase> cases;
   for (const bool tied : {false, true}) {
     for (const std::int32_t slices : {2, 3, 7}) {
@@ -76,9 +69,9 @@ class Slices : public testing::TestWithParam<SliceCase> {
     Pipeline whole{shape(1), *kernels_};
     Pipeline parts{sliced(), *kernels_};
 
-    const double loss = whole.run(Backward::whole, loss_scale);
+    const double loss = whole.run(Backward::whole, test_loss_scale);
 
-    EXPECT_NEAR(parts.run(Backward::whole, loss_scale), loss, loss_tolerance * loss);
+    EXPECT_NEAR(parts.run(Backward::whole, test_loss_scale), loss, loss_tolerance * loss);
     const Gradients expected = whole.gradients();
     for (const auto& [name, values] : parts.gradients()) {
       if (name.ends_with("key/bias")) {
@@ -99,14 +92,14 @@ class SlicesInDouble : public Slices {};
 TEST_P(SlicesInDouble, GiveTheLossAndEveryGradientOfWholeSequences) {
   expect_whole_sequences(1e-12, 1e-12);
 }
-INSTANTIATE_TEST_SUITE_P(, SlicesInDouble, testing::ValuesIn(cases_of(DType::f64, KernelKind::reference)),
+INSTANTIATE_TEST_SUITE_P(, SlicesInDouble, testing::ValuesIn(slice_cases(DType::f64, KernelKind::reference)),
                          [](const auto& one) { return one.param.name; });
 
 class SlicesOnTheHost : public Slices {};
 TEST_P(SlicesOnTheHost, GiveTheLossAndEveryGradientOfWholeSequences) {
   expect_whole_sequences(1e-6, 1e-5);
 }
-INSTANTIATE_TEST_SUITE_P(, SlicesOnTheHost, testing::ValuesIn(cases_of(DType::f32, KernelKind::host)),
+INSTANTIATE_TEST_SUITE_P(, SlicesOnTheHost, testing::ValuesIn(slice_cases(DType::f32, KernelKind::host)),
                          [](const auto& one) { return one.param.name; });
 
 class SlicesInBits : public Slices {
@@ -117,7 +110,7 @@ class SlicesInBits : public Slices {
   };
   static Result run(const PipelineShape& shape, Kernels& kernels, Backward how = Backward::whole) {
     Pipeline pipeline{shape, kernels};
-    const double loss = pipeline.run(how, loss_scale);
+    const double loss = pipeline.run(how, test_loss_scale);
     return {loss, pipeline.gradients()};
   }
   static void expect_same(const Result& actual, const Result& expected) {
@@ -166,7 +159,7 @@ TEST_P(SlicesInBits, GiveTheSameLossWhenNothingButKeysAndValuesIsKept) {
 std::vector<SliceCase> bit_cases() {
   std::vector<SliceCase> cases;
   for (const DType storage : {DType::bf16, DType::f32}) {
-    for (SliceCase one : cases_of(storage, KernelKind::host)) {
+    for (SliceCase one : slice_cases(storage, KernelKind::host)) {
       one.name += storage == DType::bf16 ? "_bf16" : "_f32";
       if (one.slices != 2) cases.push_back(one);
     }
@@ -184,7 +177,7 @@ TEST(ASlice, WithoutTargetsGivesNoLossAndLeavesTheOthersTheirs) {
 
   masked.mask_targets(last);
   const double loss = pipeline.forward(StageMath::Keep::activations);
-  const double masked_loss = masked.run(Backward::whole, loss_scale);
+  const double masked_loss = masked.run(Backward::whole, test_loss_scale);
 
   double of_last = 0;
   pipeline.math(0).forward(*kernels, pipeline.buffers(0, last), StageMath::Keep::activations, &of_last);
@@ -228,7 +221,7 @@ TEST(ASlice, WithoutTheSlicesBeforeItIsRefused) {
   double loss = 0;
 
   EXPECT_THROW(pipeline.math(0).forward(*kernels, buffers, StageMath::Keep::activations, &loss), Error);
-  EXPECT_THROW(pipeline.math(0).backward(*kernels, buffers, loss_scale), Error);
+  EXPECT_THROW(pipeline.math(0).backward(*kernels, buffers, test_loss_scale), Error);
   EXPECT_THROW((StageMath{StageShape{.model = small_llama(), .end = Layer{3}, .tokens = 3, .slices = 4}}), Error);
 }
 

@@ -5,53 +5,20 @@
 
 #include <algorithm>
 #include <barrier>
-#include <cmath>
-#include <condition_variable>
-#include <deque>
-#include <map>
-#include <mutex>
-#include <numeric>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
 #include "kernels/reference/values.hpp"
+#include "mailboxes.hpp"
 #include "pipeline.hpp"
 #include "support/tensor_near.hpp"
 
 namespace penstock::test {
 namespace {
-
-constexpr double loss_scale = 0.125;
-
-/// Messages between threads, in order for each pair.
-class Mailboxes {
- public:
-  void send(std::span<const std::byte> data, Rank from, Rank to) {
-    {
-      const std::lock_guard lock{mutex_};
-      boxes_[{from, to}].emplace_back(data.begin(), data.end());
-    }
-    changed_.notify_all();
-  }
-  void receive(std::span<std::byte> data, Rank from, Rank to) {
-    std::unique_lock lock{mutex_};
-    auto& box = boxes_[{from, to}];
-    changed_.wait(lock, [&] { return !box.empty(); });
-    ASSERT_EQ(box.front().size(), data.size());
-    std::copy(box.front().begin(), box.front().end(), data.begin());
-    box.pop_front();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::pair<Rank, Rank>, std::deque<std::vector<std::byte>>> boxes_;
-};
 
 class ThreadPeers : public VocabularyPeers {
  public:
@@ -67,10 +34,6 @@ class ThreadPeers : public VocabularyPeers {
   Mailboxes& boxes_;
   Rank own_;
 };
-
-Matrix matrix_of(const TensorSlot& slot, std::byte* base) {
-  return {base + slot.offset.value, slot.type, slot.rows, slot.columns};
-}
 
 /// All layers as one middle stage on rank 0, between the shares of the vocabulary of some ranks.
 class SharedModel {
@@ -264,8 +227,8 @@ class SharedModel {
     return share.math.forward(**share.kernels, share.peers, given);
   }
   void backward(Share& share, Slice slice) {
-    share.math.backward(**share.kernels, share.peers, buffers(share, slice), loss_scale);
-    on_first(share, [&](Kernels& kernels) { layers_.backward(kernels, layer_buffers(slice), loss_scale); });
+    share.math.backward(**share.kernels, share.peers, buffers(share, slice), test_loss_scale);
+    on_first(share, [&](Kernels& kernels) { layers_.backward(kernels, layer_buffers(slice), test_loss_scale); });
     share.math.embed_backward(**share.kernels, share.peers, buffers(share, slice));
   }
 
@@ -279,10 +242,6 @@ class SharedModel {
   std::vector<std::vector<Memory>> layer_memory_;  // by kind and slice
   std::vector<std::vector<Memory>> ends_;          // by slice and End
 };
-
-double norm_of(const std::vector<double>& values) {
-  return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
-}
 
 struct ShareCase {
   std::string name;
@@ -324,7 +283,7 @@ class SharedVocabulary : public testing::TestWithParam<ShareCase> {
     Pipeline whole{shape(storage), *kernels};
     SharedModel shared{shape(storage), whole, GetParam().ranks, kind};
 
-    const double loss = whole.run(Backward::whole, loss_scale);
+    const double loss = whole.run(Backward::whole, test_loss_scale);
 
     EXPECT_NEAR(shared.run(), loss, loss_tolerance * loss);
     const Gradients expected = whole.gradients();
