@@ -16,7 +16,7 @@ namespace {
 
 // Central differences of functions around 1 with this step err by about 1e-10 in truncation and in rounding.
 constexpr double step = 1e-5;
-constexpr double tolerance = 1e-8;
+constexpr double slope_tolerance = 1e-8;
 
 // Values in [-1, 1), different for different `salt`.
 Tensor varied(std::int64_t rows, std::int64_t columns, std::int64_t salt) {
@@ -68,8 +68,8 @@ TEST_F(ReferenceGradients, OfRmsNormMatchItsSlopes) {
   function();
   kernels_->rms_norm_gradient(in_gradient, weight_gradient, upstream, in, inverse, weight, {});
 
-  EXPECT_TENSOR_NEAR(in_gradient.values(), slopes(in, function), tolerance);
-  EXPECT_TENSOR_NEAR(weight_gradient.values(), slopes(weight, function), tolerance);
+  EXPECT_TENSOR_NEAR(in_gradient.values(), slopes(in, function), slope_tolerance);
+  EXPECT_TENSOR_NEAR(weight_gradient.values(), slopes(weight, function), slope_tolerance);
 }
 
 TEST_F(ReferenceGradients, OfLayerNormMatchItsSlopes) {
@@ -91,9 +91,9 @@ TEST_F(ReferenceGradients, OfLayerNormMatchItsSlopes) {
   function();
   kernels_->layer_norm_gradient(in_gradient, weight_gradient, bias_gradient, upstream, in, mean, inverse, weight, {});
 
-  EXPECT_TENSOR_NEAR(in_gradient.values(), slopes(in, function), tolerance);
-  EXPECT_TENSOR_NEAR(weight_gradient.values(), slopes(weight, function), tolerance);
-  EXPECT_TENSOR_NEAR(bias_gradient.values(), slopes(bias, function), tolerance);
+  EXPECT_TENSOR_NEAR(in_gradient.values(), slopes(in, function), slope_tolerance);
+  EXPECT_TENSOR_NEAR(weight_gradient.values(), slopes(weight, function), slope_tolerance);
+  EXPECT_TENSOR_NEAR(bias_gradient.values(), slopes(bias, function), slope_tolerance);
 }
 
 TEST_F(ReferenceGradients, OfANormAddTheResidualsGradient) {
@@ -130,9 +130,9 @@ TEST_F(ReferenceGradients, OfALinearLayerMatchItsSlopes) {
   kernels_->linear_weight_gradient(weight_gradient, upstream, in);
   kernels_->bias_gradient(bias_gradient, upstream);
 
-  EXPECT_TENSOR_NEAR(in_gradient.values(), slopes(in, function), tolerance);
-  EXPECT_TENSOR_NEAR(weight_gradient.values(), slopes(weight, function), tolerance);
-  EXPECT_TENSOR_NEAR(bias_gradient.values(), slopes(bias, function), tolerance);
+  EXPECT_TENSOR_NEAR(in_gradient.values(), slopes(in, function), slope_tolerance);
+  EXPECT_TENSOR_NEAR(weight_gradient.values(), slopes(weight, function), slope_tolerance);
+  EXPECT_TENSOR_NEAR(bias_gradient.values(), slopes(bias, function), slope_tolerance);
 }
 
 class ReferenceAttentionGradients : public ReferenceGradients, public testing::WithParamInterface<AttentionShape> {};
@@ -160,9 +160,9 @@ TEST_P(ReferenceAttentionGradients, MatchTheSlopesOfAttention) {
   function();
   kernels_->attention_gradient(shape, dq, dk, dv, upstream, out, log_sum_exp, q, k, v);
 
-  EXPECT_TENSOR_NEAR(dq.values(), slopes(q, function), tolerance);
-  EXPECT_TENSOR_NEAR(dk.values(), slopes(k, function), tolerance);
-  EXPECT_TENSOR_NEAR(dv.values(), slopes(v, function), tolerance);
+  EXPECT_TENSOR_NEAR(dq.values(), slopes(q, function), slope_tolerance);
+  EXPECT_TENSOR_NEAR(dk.values(), slopes(k, function), slope_tolerance);
+  EXPECT_TENSOR_NEAR(dv.values(), slopes(v, function), slope_tolerance);
 }
 
 INSTANTIATE_TEST_SUITE_P(, ReferenceAttentionGradients,
@@ -203,7 +203,7 @@ TEST_F(ReferenceGradients, OfARotationIsTheInverseRotation) {
 
   kernels_->rotate(gradient, 2, 2, 3, 100.0, Kernels::Rotation::inverse);
 
-  EXPECT_TENSOR_NEAR(gradient.values(), slopes(x, function), tolerance);
+  EXPECT_TENSOR_NEAR(gradient.values(), slopes(x, function), slope_tolerance);
 }
 
 TEST_F(ReferenceGradients, OfSwigluMatchItsSlopes) {
@@ -220,8 +220,8 @@ TEST_F(ReferenceGradients, OfSwigluMatchItsSlopes) {
 
   kernels_->swiglu_gradient(gate_gradient, up_gradient, upstream, gate, up);
 
-  EXPECT_TENSOR_NEAR(gate_gradient.values(), slopes(gate, function), tolerance);
-  EXPECT_TENSOR_NEAR(up_gradient.values(), slopes(up, function), tolerance);
+  EXPECT_TENSOR_NEAR(gate_gradient.values(), slopes(gate, function), slope_tolerance);
+  EXPECT_TENSOR_NEAR(up_gradient.values(), slopes(up, function), slope_tolerance);
 }
 
 TEST_F(ReferenceGradients, OfGeluMatchItsSlopes) {
@@ -236,7 +236,7 @@ TEST_F(ReferenceGradients, OfGeluMatchItsSlopes) {
 
   kernels_->gelu_gradient(in_gradient, upstream, in);
 
-  EXPECT_TENSOR_NEAR(in_gradient.values(), slopes(in, function), tolerance);
+  EXPECT_TENSOR_NEAR(in_gradient.values(), slopes(in, function), slope_tolerance);
 }
 
 TEST_F(ReferenceGradients, OfCrossEntropyMatchItsSlopes) {
@@ -253,7 +253,7 @@ TEST_F(ReferenceGradients, OfCrossEntropyMatchItsSlopes) {
   function();
   kernels_->cross_entropy_gradient(gradient, logits, log_sum_exp, targets, 3.0);
 
-  EXPECT_TENSOR_NEAR(gradient.values(), slopes(logits, function), tolerance);
+  EXPECT_TENSOR_NEAR(gradient.values(), slopes(logits, function), slope_tolerance);
 }
 
 TEST_F(ReferenceGradients, OfAnEmbeddingMatchItsSlopes) {
@@ -271,8 +271,8 @@ TEST_F(ReferenceGradients, OfAnEmbeddingMatchItsSlopes) {
 
   kernels_->embedding_gradient(table_gradient, position_gradient, upstream, tokens, 2, 1);
 
-  EXPECT_TENSOR_NEAR(table_gradient.values(), slopes(table, function), tolerance);
-  EXPECT_TENSOR_NEAR(position_gradient.values(), slopes(positions, function), tolerance);
+  EXPECT_TENSOR_NEAR(table_gradient.values(), slopes(table, function), slope_tolerance);
+  EXPECT_TENSOR_NEAR(position_gradient.values(), slopes(positions, function), slope_tolerance);
 }
 
 }  // namespace

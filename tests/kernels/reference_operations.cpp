@@ -19,7 +19,7 @@ using testing::Each;
 using testing::ElementsAre;
 
 // A few roundings of numbers around 1.
-constexpr double tolerance = 4 * std::numeric_limits<double>::epsilon();
+constexpr double few_roundings = 4 * std::numeric_limits<double>::epsilon();
 
 class ReferenceKernels : public testing::Test {
  protected:
@@ -72,8 +72,8 @@ TEST_F(ReferenceKernels, DivideByTheRootMeanSquare) {
   kernels_->rms_norm(out, inverse, in, weight, 0.25);
 
   const double first = 1 / std::sqrt(25.25);
-  EXPECT_THAT(inverse.values(), ElementsAre(DoubleNear(first, tolerance), DoubleNear(2, tolerance)));
-  EXPECT_THAT(out.values(), ElementsAre(DoubleNear(first, tolerance), DoubleNear(14 * first, tolerance), 0, 0));
+  EXPECT_THAT(inverse.values(), ElementsAre(DoubleNear(first, few_roundings), DoubleNear(2, few_roundings)));
+  EXPECT_THAT(out.values(), ElementsAre(DoubleNear(first, few_roundings), DoubleNear(14 * first, few_roundings), 0, 0));
 }
 
 TEST_F(ReferenceKernels, SubtractTheMeanInLayerNorm) {
@@ -147,16 +147,16 @@ TEST_F(ReferenceKernels, RotateHalfSplitPairsByTheirPosition) {
 
   for (std::int64_t token = 0; token < 2; ++token) {
     const double angle = static_cast<double>(token + 1);
-    EXPECT_NEAR(x[8 * token + 0], std::cos(angle), tolerance);
-    EXPECT_NEAR(x[8 * token + 2], std::sin(angle), tolerance);
-    EXPECT_NEAR(x[8 * token + 1], -std::sin(100 * angle), 100 * tolerance);
-    EXPECT_NEAR(x[8 * token + 3], std::cos(100 * angle), 100 * tolerance);
+    EXPECT_NEAR(x[8 * token + 0], std::cos(angle), few_roundings);
+    EXPECT_NEAR(x[8 * token + 2], std::sin(angle), few_roundings);
+    EXPECT_NEAR(x[8 * token + 1], -std::sin(100 * angle), 100 * few_roundings);
+    EXPECT_NEAR(x[8 * token + 3], std::cos(100 * angle), 100 * few_roundings);
     EXPECT_EQ(x[8 * token + 4], 0);
   }
 
   kernels_->rotate(x, 2, 2, 1, 1e-4, Kernels::Rotation::inverse);
 
-  for (std::int64_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], start[static_cast<std::size_t>(i)], tolerance);
+  for (std::int64_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], start[static_cast<std::size_t>(i)], few_roundings);
 }
 
 TEST_F(ReferenceKernels, StartPositionsAnewInEverySequence) {
@@ -165,8 +165,8 @@ TEST_F(ReferenceKernels, StartPositionsAnewInEverySequence) {
   kernels_->rotate(x, 1, 2, 0, 10000.0, Kernels::Rotation::forward);
 
   EXPECT_THAT(x.values(),
-              ElementsAre(1, 0, DoubleNear(std::cos(1.0), tolerance), DoubleNear(std::sin(1.0), tolerance), 1, 0,
-                          DoubleNear(std::cos(1.0), tolerance), DoubleNear(std::sin(1.0), tolerance)));
+              ElementsAre(1, 0, DoubleNear(std::cos(1.0), few_roundings), DoubleNear(std::sin(1.0), few_roundings), 1,
+                          0, DoubleNear(std::cos(1.0), few_roundings), DoubleNear(std::sin(1.0), few_roundings)));
 }
 
 TEST_F(ReferenceKernels, AttendToEarlierKeysOnlyWhenCausal) {
@@ -179,12 +179,12 @@ TEST_F(ReferenceKernels, AttendToEarlierKeysOnlyWhenCausal) {
   Tensor log_sum_exp{DType::f64, 1, 2};
 
   kernels_->attention(shape, out, log_sum_exp, q, k, v);
-  EXPECT_THAT(out.values(), ElementsAre(10, DoubleNear(15, 16 * tolerance)));
-  EXPECT_THAT(log_sum_exp.values(), ElementsAre(0, DoubleNear(std::numbers::ln2, tolerance)));
+  EXPECT_THAT(out.values(), ElementsAre(10, DoubleNear(15, 16 * few_roundings)));
+  EXPECT_THAT(log_sum_exp.values(), ElementsAre(0, DoubleNear(std::numbers::ln2, few_roundings)));
 
   shape.causal = false;
   kernels_->attention(shape, out, log_sum_exp, q, k, v);
-  EXPECT_THAT(out.values(), Each(DoubleNear(15, 16 * tolerance)));
+  EXPECT_THAT(out.values(), Each(DoubleNear(15, 16 * few_roundings)));
 }
 
 TEST_F(ReferenceKernels, ShareKeyHeadsBetweenNeighbouringQueryHeads) {
@@ -246,7 +246,7 @@ TEST_F(ReferenceKernels, GateWithSilu) {
 
   kernels_->swiglu(out, gate, up);
 
-  EXPECT_THAT(out.values(), ElementsAre(0, DoubleNear(2 * std::numbers::ln2, tolerance), 0));
+  EXPECT_THAT(out.values(), ElementsAre(0, DoubleNear(2 * std::numbers::ln2, few_roundings), 0));
 }
 
 TEST_F(ReferenceKernels, UseTheTanhFormOfGelu) {
@@ -255,7 +255,7 @@ TEST_F(ReferenceKernels, UseTheTanhFormOfGelu) {
 
   kernels_->gelu(out, in);
 
-  EXPECT_THAT(out.values(), ElementsAre(0, DoubleNear(0.8411919906082768, tolerance), 0));
+  EXPECT_THAT(out.values(), ElementsAre(0, DoubleNear(0.8411919906082768, few_roundings), 0));
 }
 
 TEST_F(ReferenceKernels, ZeroOnlyTheColumnsOfTheMatrix) {
@@ -303,8 +303,9 @@ TEST_F(ReferenceKernels, LoseTheLogarithmOfTheVocabularyOnEqualLogits) {
   kernels_->cross_entropy(losses, log_sum_exp, logits, targets);
 
   const double four = 2 * std::numbers::ln2;
-  EXPECT_THAT(losses.values(), ElementsAre(DoubleNear(four, 4 * tolerance), 0));
-  EXPECT_THAT(log_sum_exp.values(), ElementsAre(DoubleNear(7 + four, 8 * tolerance), DoubleNear(four, tolerance)));
+  EXPECT_THAT(losses.values(), ElementsAre(DoubleNear(four, 4 * few_roundings), 0));
+  EXPECT_THAT(log_sum_exp.values(),
+              ElementsAre(DoubleNear(7 + four, 8 * few_roundings), DoubleNear(four, few_roundings)));
 }
 
 TEST_F(ReferenceKernels, PullLogitsTowardsTheTarget) {
@@ -315,7 +316,7 @@ TEST_F(ReferenceKernels, PullLogitsTowardsTheTarget) {
 
   kernels_->cross_entropy_gradient(gradient, logits, log_sum_exp, targets, 2.0);
 
-  const auto near = [](double value) { return DoubleNear(value, 8 * tolerance); };
+  const auto near = [](double value) { return DoubleNear(value, 8 * few_roundings); };
   EXPECT_THAT(gradient.values(), ElementsAre(near(0.5), near(0.5), near(0.5), near(-1.5), 0, 0, 0, 0));
 }
 
@@ -329,7 +330,7 @@ TEST_F(ReferenceKernels, PullNoLogitOfAPartWithoutTheTarget) {
   kernels_->cross_entropy_gradient(gradient, logits, log_sum_exp, targets, 2.0);
   kernels_->cross_entropy(losses, log_sum_exp, logits, targets);
 
-  const auto near = [](double value) { return DoubleNear(value, 8 * tolerance); };
+  const auto near = [](double value) { return DoubleNear(value, 8 * few_roundings); };
   EXPECT_THAT(gradient.values(), ElementsAre(near(0.5), near(0.5), 0, 0));
   EXPECT_THAT(losses.values(), ElementsAre(0, 0));
 }

@@ -25,9 +25,9 @@ constexpr std::int64_t width = heads * head_size;
 constexpr std::int64_t kv_width = kv_heads * head_size;
 
 // Sums of 7 keys and of 6 vector elements, in double, with a reserve for exp and log.
-constexpr double tolerance = 64 * 0x1p-53;
+constexpr double attention_tolerance = 64 * 0x1p-53;
 
-Tensor varied(std::int64_t columns, std::int64_t salt) {
+Tensor varied_sequences(std::int64_t columns, std::int64_t salt) {
   Tensor tensor{DType::f64, sequences * tokens, columns};
   for (std::int64_t i = 0; i < tensor.size(); ++i) {
     tensor.set(i, static_cast<double>((i * i * 17 + i * 641 + salt * 1013) % 1999) / 999.5 - 1.0);
@@ -109,10 +109,10 @@ class SlicedAttention : public testing::TestWithParam<std::vector<Range>> {
   }
 
   std::unique_ptr<Kernels> kernels_ = make_reference_kernels();
-  Tensor q_ = varied(width, 1);
-  Tensor k_ = varied(kv_width, 2);
-  Tensor v_ = varied(kv_width, 3);
-  Tensor upstream_ = varied(width, 4);
+  Tensor q_ = varied_sequences(width, 1);
+  Tensor k_ = varied_sequences(kv_width, 2);
+  Tensor v_ = varied_sequences(kv_width, 3);
+  Tensor upstream_ = varied_sequences(width, 4);
 };
 
 TEST_P(SlicedAttention, GivesTheResultAndTheGradientsOfTheWholeSequence) {
@@ -127,10 +127,10 @@ TEST_P(SlicedAttention, GivesTheResultAndTheGradientsOfTheWholeSequence) {
     const auto expected = [&](const Tensor& of_all, std::int64_t columns) {
       return part_of(of_all, columns, own.range).values();
     };
-    EXPECT_TENSOR_NEAR(own.out.values(), expected(whole[0].out, width), tolerance);
-    EXPECT_TENSOR_NEAR(own.dq.values(), expected(whole[0].dq, width), tolerance);
-    EXPECT_TENSOR_NEAR(own.dk.values(), expected(whole[0].dk, kv_width), tolerance);
-    EXPECT_TENSOR_NEAR(own.dv.values(), expected(whole[0].dv, kv_width), tolerance);
+    EXPECT_TENSOR_NEAR(own.out.values(), expected(whole[0].out, width), attention_tolerance);
+    EXPECT_TENSOR_NEAR(own.dq.values(), expected(whole[0].dq, width), attention_tolerance);
+    EXPECT_TENSOR_NEAR(own.dk.values(), expected(whole[0].dk, kv_width), attention_tolerance);
+    EXPECT_TENSOR_NEAR(own.dv.values(), expected(whole[0].dv, kv_width), attention_tolerance);
   }
 }
 
@@ -186,13 +186,13 @@ TEST_P(SharedAttention, AddsUpToTheAttentionOfOneRank) {
   kernels_->add_parts(own.dq, query_gradients);
 
   const Rows& expected = alone[1];
-  EXPECT_TENSOR_NEAR(own.out.values(), expected.out.values(), tolerance);
-  EXPECT_TENSOR_NEAR(own.log_sum_exp.values(), expected.log_sum_exp.values(), tolerance);
-  EXPECT_TENSOR_NEAR(own.dq.values(), expected.dq.values(), tolerance);
-  EXPECT_TENSOR_NEAR(own.k_sum.values(), expected.dk.values(), tolerance);
-  EXPECT_TENSOR_NEAR(own.v_sum.values(), expected.dv.values(), tolerance);
-  EXPECT_TENSOR_NEAR(shared[0].k_sum.values(), alone[0].k_sum.values(), tolerance);
-  EXPECT_TENSOR_NEAR(shared[0].v_sum.values(), alone[0].v_sum.values(), tolerance);
+  EXPECT_TENSOR_NEAR(own.out.values(), expected.out.values(), attention_tolerance);
+  EXPECT_TENSOR_NEAR(own.log_sum_exp.values(), expected.log_sum_exp.values(), attention_tolerance);
+  EXPECT_TENSOR_NEAR(own.dq.values(), expected.dq.values(), attention_tolerance);
+  EXPECT_TENSOR_NEAR(own.k_sum.values(), expected.dk.values(), attention_tolerance);
+  EXPECT_TENSOR_NEAR(own.v_sum.values(), expected.dv.values(), attention_tolerance);
+  EXPECT_TENSOR_NEAR(shared[0].k_sum.values(), alone[0].k_sum.values(), attention_tolerance);
+  EXPECT_TENSOR_NEAR(shared[0].v_sum.values(), alone[0].v_sum.values(), attention_tolerance);
 }
 
 // The earlier tokens, then how they are shared.
