@@ -18,7 +18,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string parse_error(const std::string& bytes) {
+std::string llmc_error(const std::string& bytes) {
   return error_of(ExitCode::damaged_input, [&] { parse_llmc(view(bytes), "x.bin"); });
 }
 
@@ -35,24 +35,24 @@ TEST(ParseLlmc, ReadsAShardWithoutTokens) {
 }
 
 TEST(ParseLlmc, NamesWhatIsWrongWithAHeader) {
-  EXPECT_THAT(parse_error(""),
+  EXPECT_THAT(llmc_error(""),
               HasSubstr("x.bin: no llm.c token file: it has 0 bytes, its header alone should have 1024"));
-  EXPECT_THAT(parse_error(std::string(1023, ' ')), HasSubstr("1023 bytes"));
-  EXPECT_THAT(parse_error(llmc_header(20240326, 3, 0)),
+  EXPECT_THAT(llmc_error(std::string(1023, ' ')), HasSubstr("1023 bytes"));
+  EXPECT_THAT(llmc_error(llmc_header(20240326, 3, 0)),
               HasSubstr("begins with 20240326 (a model); token files begin with"));
-  EXPECT_THAT(parse_error(llmc_header(7, 1, 0)), HasSubstr("begins with 7; "));
-  EXPECT_THAT(parse_error(llmc_header(20240520, 2, 0)), HasSubstr("version 2 of llm.c's uint16 token files"));
-  EXPECT_THAT(parse_error(llmc_header(20240801, 1, 0)), HasSubstr("this program reads version 7"));
-  EXPECT_THAT(parse_error(llmc_header(20240520, 1, -3)), HasSubstr("says -3 tokens"));
+  EXPECT_THAT(llmc_error(llmc_header(7, 1, 0)), HasSubstr("begins with 7; "));
+  EXPECT_THAT(llmc_error(llmc_header(20240520, 2, 0)), HasSubstr("version 2 of llm.c's uint16 token files"));
+  EXPECT_THAT(llmc_error(llmc_header(20240801, 1, 0)), HasSubstr("this program reads version 7"));
+  EXPECT_THAT(llmc_error(llmc_header(20240520, 1, -3)), HasSubstr("says -3 tokens"));
 }
 
 TEST(ParseLlmc, RefusesSizesThatTheHeaderDoesNotSay) {
   std::string shard = llmc_shard<std::uint16_t>({1, 2, 3});
   shard.pop_back();
 
-  EXPECT_THAT(parse_error(shard),
+  EXPECT_THAT(llmc_error(shard),
               HasSubstr("3 uint16 tokens, so 6 bytes should follow it, but 5 do; the file was cut short"));
-  EXPECT_THAT(parse_error(shard + "abc"), HasSubstr("but 8 do"));
+  EXPECT_THAT(llmc_error(shard + "abc"), HasSubstr("but 8 do"));
 }
 
 /// Every length of a shard but the whole is refused.

@@ -20,7 +20,7 @@ MegatronIndex three_sequences() {
   return MegatronIndex::of({1, 3, 2}, 4, 4);
 }
 
-std::string parse_error(const MegatronIndex& index, const std::string& bin = six_ints) {
+std::string megatron_error(const MegatronIndex& index, const std::string& bin = six_ints) {
   return error_of(ExitCode::damaged_input, [&] { parse_megatron(view(index.bytes()), view(bin), "p"); });
 }
 
@@ -70,27 +70,27 @@ TEST(ParseMegatron, TakesModesOfTextOnly) {
   EXPECT_EQ(parse_megatron(view(index.bytes()), view(six_ints), "p").tokens.size(), 6);
 
   index.modes[1] = 2;
-  EXPECT_THAT(parse_error(index), HasSubstr("p.idx: sequence 1 has mode 2"));
+  EXPECT_THAT(megatron_error(index), HasSubstr("p.idx: sequence 1 has mode 2"));
 }
 
 TEST(ParseMegatron, NamesWhatIsWrongWithAHeader) {
   auto index = three_sequences();
   index.magic[0] = 'X';
-  EXPECT_THAT(parse_error(index), HasSubstr("p.idx: no Megatron index: it does not begin with MMIDIDX"));
+  EXPECT_THAT(megatron_error(index), HasSubstr("p.idx: no Megatron index: it does not begin with MMIDIDX"));
 
   index = three_sequences();
   index.version = 2;
-  EXPECT_THAT(parse_error(index), HasSubstr("version 2"));
+  EXPECT_THAT(megatron_error(index), HasSubstr("version 2"));
 
   index.version = 1;
   index.type = 7;
-  EXPECT_THAT(parse_error(index), HasSubstr("float32"));
+  EXPECT_THAT(megatron_error(index), HasSubstr("float32"));
   index.type = 6;
-  EXPECT_THAT(parse_error(index), HasSubstr("float64"));
+  EXPECT_THAT(megatron_error(index), HasSubstr("float64"));
   index.type = 0;
-  EXPECT_THAT(parse_error(index), HasSubstr("type code 0"));
+  EXPECT_THAT(megatron_error(index), HasSubstr("type code 0"));
   index.type = 9;
-  EXPECT_THAT(parse_error(index), HasSubstr("type code 9"));
+  EXPECT_THAT(megatron_error(index), HasSubstr("type code 9"));
 }
 
 /// The last two counts give the right size again if 12 or 8 times them wraps around.
@@ -119,28 +119,28 @@ TEST(ParseMegatron, RefusesEveryTruncationOfTheIndex) {
 TEST(ParseMegatron, ComparesLengthsOffsetsAndTheBin) {
   auto index = three_sequences();
   index.lengths[1] = -3;
-  EXPECT_THAT(parse_error(index), HasSubstr("sequence 1 has the length -3"));
+  EXPECT_THAT(megatron_error(index), HasSubstr("sequence 1 has the length -3"));
 
   index = three_sequences();
   index.offsets[1] = 8;
-  EXPECT_THAT(parse_error(index),
+  EXPECT_THAT(megatron_error(index),
               HasSubstr("sequence 1 should begin at byte 4, where the one before ends, but the index says 8"));
 
-  EXPECT_THAT(parse_error(three_sequences(), six_ints + "abcd"),
+  EXPECT_THAT(megatron_error(three_sequences(), six_ints + "abcd"),
               HasSubstr("p.bin: 28 bytes, but p.idx lists 6 int32 tokens, 24"));
-  EXPECT_THAT(parse_error(three_sequences(), six_ints.substr(0, 23)), HasSubstr("cut short"));
+  EXPECT_THAT(megatron_error(three_sequences(), six_ints.substr(0, 23)), HasSubstr("cut short"));
 }
 
 TEST(ParseMegatron, ChecksTheDocumentBorders) {
   auto index = three_sequences();
   index.borders = {0, 1, 2};
-  EXPECT_THAT(parse_error(index), HasSubstr("the last document should end at sequence 3, but the index says 2"));
+  EXPECT_THAT(megatron_error(index), HasSubstr("the last document should end at sequence 3, but the index says 2"));
   index.borders = {0, 2, 1, 3};
-  EXPECT_THAT(parse_error(index), HasSubstr("document border 2 is sequence 1, after 2"));
+  EXPECT_THAT(megatron_error(index), HasSubstr("document border 2 is sequence 1, after 2"));
   index.borders = {-1, 3};
-  EXPECT_THAT(parse_error(index), HasSubstr("sequence -1"));
+  EXPECT_THAT(megatron_error(index), HasSubstr("sequence -1"));
   index.borders = {};
-  EXPECT_THAT(parse_error(index), HasSubstr("the index says nothing"));
+  EXPECT_THAT(megatron_error(index), HasSubstr("the index says nothing"));
 }
 
 TEST(OpenMegatron, ReadsAPrefix) {
