@@ -12,15 +12,17 @@ function(penstock_module name)
   target_link_libraries(penstock_${name} PRIVATE ${ARG_PRIVATE})
 endfunction()
 
-# penstock_test(NAME [SOURCES file...] [LINK target...] [RANKS n...] [LABELS label...] [TIMEOUT seconds])
+# penstock_test(NAME [SOURCES file...] [LINK target...] [RANKS n...] [LABELS label...] [TIMEOUT seconds] [SANITIZED filter])
 #
 # One GoogleTest executable `test_NAME` from NAME.cpp (or SOURCES). Without RANKS it runs as one process; with RANKS it
 # runs once per count under mpirun, as `test_NAME_n`, with the rank-aware listener of tests/support/mpi_main.cpp.
+# Sanitizers, which make tests several times slower, run the least and the greatest count, and of wide grids what the
+# GoogleTest filter SANITIZED names.
 function(penstock_test name)
   if(NOT PENSTOCK_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;RANKS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;SANITIZED" "SOURCES;LINK;RANKS;LABELS" ${ARGN})
   if(NOT ARG_SOURCES)
     set(ARG_SOURCES ${name}.cpp)
   endif()
@@ -28,7 +30,11 @@ function(penstock_test name)
     set(ARG_TIMEOUT 120)
   endif()
   if(PENSTOCK_SANITIZER)
-    math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")  # several times slower, by how much depends on the test
+    math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")  # by how much slower depends on the test
+    list(LENGTH ARG_RANKS counts)
+    if(counts GREATER 2)
+      list(GET ARG_RANKS 0 -1 ARG_RANKS)
+    endif()
   endif()
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
@@ -49,6 +55,9 @@ function(penstock_test name)
     target_link_libraries(test_${name} PRIVATE GTest::gmock_main)
     add_test(NAME test_${name} COMMAND test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(test_${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+    if(PENSTOCK_SANITIZER AND ARG_SANITIZED)
+      set_tests_properties(test_${name} PROPERTIES ENVIRONMENT "GTEST_FILTER=${ARG_SANITIZED}")
+    endif()
   endif()
 endfunction()
 

@@ -67,7 +67,7 @@ void run_steps(benchmark::State& state, const Schedule& schedule, Seconds durati
   BusyWork work{duration};
   Executor executor{schedule, plan, {&lanes, device.get(), &arena, base, nullptr, &work}};
   Seconds wall{0};
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const Seconds begin = now();
     executor.run(1, nullptr);
     wall += now() - begin;

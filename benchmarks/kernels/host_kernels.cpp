@@ -106,7 +106,7 @@ void measure(benchmark::State& state, DType type, int threads, double flops, con
   const double before = library_rate(type, threads);
   body();
   double best = 1e9;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const double start = seconds(threads);
     body();
     best = std::min(best, seconds(threads) - start);
@@ -275,7 +275,7 @@ void measure_rows(benchmark::State& state, std::int64_t elements, std::int64_t b
   const int threads = threads_of(state);
   body();
   double best = 1e9;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const double start = seconds(threads);
     body();
     best = std::min(best, seconds(threads) - start);

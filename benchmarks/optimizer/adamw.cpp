@@ -19,7 +19,7 @@ void adamw_against_triad(benchmark::State& state, DType storage) {
   const AdamWFactors factors = adamw_factors({}, 1e-3, 10, 1.0F);
   std::vector<double> triad_seconds;
   std::vector<double> adamw_seconds;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     triad_seconds.push_back(seconds_of([&] { triad.run(workers); }));
     adamw_seconds.push_back(seconds_of([&] { step(stage, factors, workers); }));
     state.SetIterationTime(adamw_seconds.back());
@@ -47,7 +47,7 @@ void rollback_against_plain(benchmark::State& state, DType storage) {
   std::vector<double> plain_seconds;
   std::vector<double> keeping_seconds;
   std::vector<double> inverse_seconds;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     plain_seconds.push_back(processor_seconds_of([&] { step(plain, factors, workers); }));
     keeping_seconds.push_back(processor_seconds_of([&] { step(keeping, factors, workers); }));
     inverse_seconds.push_back(processor_seconds_of([&] { take_back(plain, factors, workers); }));
@@ -60,7 +60,7 @@ void rollback_against_plain(benchmark::State& state, DType storage) {
 void sum_of_squares(benchmark::State& state) {
   const HostBlock block{Bytes{elements_of_stage * 4}, "gradients"};
   std::fill_n(block.as<float>(), elements_of_stage, 1e-3F);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (std::int64_t first = 0; first < elements_of_stage; first += norm_block_elements) {
       benchmark::DoNotOptimize(vector_loops().sum_of_squares(block.as<float>() + first, norm_block_elements));
     }

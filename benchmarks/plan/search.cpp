@@ -33,7 +33,7 @@ PlanRequest large_request() {
 void plan(benchmark::State& state) {
   const PlanRequest request = large_request();
   PlanResult result;
-  for (auto _ : state) result = search(request, static_cast<std::int32_t>(state.range(0)));
+  for ([[maybe_unused]] auto _ : state) result = search(request, static_cast<std::int32_t>(state.range(0)));
   require(!result.best.empty(), "nothing fits");
   state.counters["candidates"] = static_cast<double>(result.counts.candidates);
   state.counters["simulated"] = static_cast<double>(result.counts.simulated);

@@ -45,7 +45,7 @@ LinkUse card_of(const Schedule& schedule, const ActionOnRank& node) {
 
 void simulate_times(benchmark::State& state, const Schedule& schedule, const LinkUses& links) {
   const Prices prices = unit_prices();
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const ScheduleIndex index{schedule};
     const DependenceGraph graph{index};
     const auto times = action_times(graph, prices, links);
@@ -68,14 +68,14 @@ BENCHMARK(links)->Unit(benchmark::kMillisecond);
 
 void record(benchmark::State& state) {
   const Schedule schedule = many_actions();
-  for (auto _ : state) benchmark::DoNotOptimize(simulate(schedule, unit_prices()));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(simulate(schedule, unit_prices()));
   report(state, schedule);
 }
 BENCHMARK(record)->Unit(benchmark::kMillisecond);
 
 void generate_and_complete(benchmark::State& state) {
   Schedule schedule;
-  for (auto _ : state) schedule = many_actions();
+  for ([[maybe_unused]] auto _ : state) schedule = many_actions();
   report(state, schedule);
 }
 BENCHMARK(generate_and_complete)->Unit(benchmark::kMillisecond);

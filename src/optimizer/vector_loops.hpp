@@ -21,6 +21,8 @@ struct AdamWFactors {
   float inverse_root_correction = 0;  ///< 1 / sqrt(1 - beta2^t)
   float epsilon = 0;
   float decay = 0;  ///< learning rate x weight decay, 0 for parameters that do not decay
+
+  friend bool operator==(const AdamWFactors&, const AdamWFactors&) = default;
 };
 
 /// Masters and both moments of the same elements.

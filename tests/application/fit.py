@@ -4,7 +4,7 @@ import re
 import shlex
 import unittest
 
-from support import ROOT, ApplicationTest
+from support import ROOT, ApplicationTest, long_under_sanitizers
 
 ALONE = re.compile(r"^  (--set .*\S) +[0-9.]+ \w+ \((\d+) bytes\)(: fits)?(, .*)?$", re.MULTILINE)
 TOGETHER = re.compile(r"together these do, with .* \((\d+) bytes\):\n  (--set .*)\n")
@@ -39,6 +39,7 @@ class Fit(ApplicationTest):
         self.assertEqual([bytes_ for _, bytes_, _ in told], sorted(bytes_ for _, bytes_, _ in told))
         self.assertLess(told[-1][1], self.largest_rank(deck, capacity))
 
+    @long_under_sanitizers
     def test_every_change_gives_the_bytes_that_are_told(self):
         for name, mebibytes in (("slimpipe", 8), ("mepipe", 8), ("spipe", 5), ("quickstart", 20)):
             with self.subTest(deck=name):
@@ -46,6 +47,7 @@ class Fit(ApplicationTest):
                 refused = self.refusal(deck, f"{mebibytes}MiB")
                 self.assert_advice_holds(deck, refused, mebibytes << 20)
 
+    @long_under_sanitizers
     def test_changes_that_fit_together_are_told_where_none_fits_alone(self):
         deck = ROOT / "input/slimpipe.yaml"
         refused = self.refusal(deck, "8MiB")
@@ -62,17 +64,20 @@ class Fit(ApplicationTest):
         self.assertIn("None of them fits, nor several together", refused)
         self.assertNotIn("together these do", refused)
 
+    @long_under_sanitizers
     def test_a_plan_that_does_not_fit_is_shown_once_and_its_data_not_at_all(self):
         refused = self.refusal(ROOT / "input/quickstart.yaml", "20MiB")
 
         self.assertEqual(len(re.findall(r"^  workspace ", refused, re.MULTILINE)), 1, refused)
         self.assertNotIn("data.train: text", refused)
 
+    @long_under_sanitizers
     def test_the_places_of_stages_that_come_and_go_are_named(self):
         shown = self.check(ROOT / "input/too_big.yaml").stdout
 
         self.assertIn("kept for stages that come and go", shown)
 
+    @long_under_sanitizers
     def test_host_memory_that_does_not_suffice_is_told_what_a_plan_says(self):
         deck = self.deck({"training": {"clip_mode": "speculative"}, "parallel.pipeline": 2})
         node = self.plan(deck)["node_host_bytes"]
@@ -84,6 +89,7 @@ class Fit(ApplicationTest):
         self.assertEqual(told["--set memory.rollback=inverse"], inverse)
         self.assertIn("writes a checkpoint, whatever output.checkpoint_every", refused.stdout)
 
+    @long_under_sanitizers
     def test_text_from_a_checkpoint_is_told_of_ranks_and_not_of_training(self):
         trained = self.train(1, {"output.checkpoint_every": 3})
         refused = self.penstock(["generate", str(trained.checkpoints()[-1]), "--tokens", "2", "--set",
@@ -93,6 +99,7 @@ class Fit(ApplicationTest):
         self.assertIn("start 2 ranks", refused.stdout)
         self.assertNotIn("recompute", refused.stdout)
 
+    @long_under_sanitizers
     def test_a_modelled_run_is_told_what_its_models_say(self):
         deck = ROOT / "input/simulate/zb_h1_7b.yaml"
         capacity = "hardware.device.memory=16 GiB"

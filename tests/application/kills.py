@@ -11,7 +11,7 @@ import random
 import re
 import unittest
 
-from support import ApplicationTest, merged
+from support import ApplicationTest, merged, long_under_sanitizers
 
 LONGEST_DEATH = 30  # seconds of a run from its start: MPI's own, some steps, and the end of the other ranks
 BASE = {"training": {"global_batch": 3, "validate_every": 0}, "output": {"checkpoint_every": 1, "keep": 2}}
@@ -92,6 +92,7 @@ class Kills(ApplicationTest):
             self.assertNotIn(f"step_{kill['step']:08}.h5", names)
             self.assertTrue((directory / "checkpoints" / f"step_{kill['step']:08}.h5.partial").exists())
 
+    @long_under_sanitizers
     def test_spipe_with_parameters_from_the_host_and_steps_before_the_norm(self):
         self.check(SPIPE, ops=18, last_layout={"parallel.pipeline": 2})
 

@@ -1,7 +1,7 @@
 """Losses and weights are bitwise the same over layouts, schedules, threads, recomputation and delays."""
 import unittest
 
-from support import ApplicationTest, merged
+from support import ApplicationTest, merged, long_under_sanitizers
 
 LAYOUTS = {
     "2 ranks, 1f1b": (2, {"parallel.pipeline": 2}),
@@ -187,24 +187,30 @@ class Layouts(ApplicationTest):
                                                   "device.threads": 2}))
                 self.assert_same(again, run)
 
+    @long_under_sanitizers
     def test_shared_attention_of_llama_in_bf16(self):
         self.check_shared_attention({"precision": "bf16"}, 1e-2)
 
     def test_shared_attention_of_gpt2_in_fp32(self):
         self.check_shared_attention({"family": "gpt2", "kv_heads": 4}, 1e-5)
 
+    @long_under_sanitizers
     def test_llama_in_fp32(self):
         self.check({})
 
+    @long_under_sanitizers
     def test_llama_in_bf16_with_a_tied_head(self):
         self.check({"precision": "bf16", "tie_embeddings": True})
 
+    @long_under_sanitizers
     def test_gpt2_in_bf16(self):
         self.check({"family": "gpt2", "kv_heads": 4, "precision": "bf16"})
 
+    @long_under_sanitizers
     def test_gpt2_in_fp32_with_a_tied_head(self):
         self.check({"family": "gpt2", "kv_heads": 4, "tie_embeddings": True})
 
+    @long_under_sanitizers
     def test_a_tied_head_whose_gradient_is_ready_long_before_the_embeddings(self):
         # Activations come back behind parameters of a stage that is stepped behind the last one's reduction.
         self.check({"layers": 6, "tie_embeddings": True}, merged(SLICED, {"training.clip": 0}), {
@@ -222,12 +228,14 @@ class Layouts(ApplicationTest):
             self.assert_same(run, self.train(1, saved))
         return run
 
+    @long_under_sanitizers
     def test_parameters_of_other_nodes_by_get(self):
         run = self.check_parameters_of_other_nodes("get", {"OMPI_MCA_btl_vader_single_copy_mechanism": "cma"})
         if run.code == 2 and "memory.fetch: get: this MPI gives" in run.output:
             self.skipTest("this machine does not let a rank read the memory of another")
         self.assert_finished(run)
 
+    @long_under_sanitizers
     def test_parameters_of_other_nodes_over_tcp(self):
         over_tcp = {"OMPI_MCA_btl": "tcp,self"}
         self.assert_finished(self.check_parameters_of_other_nodes("message", over_tcp))
@@ -237,12 +245,14 @@ class Layouts(ApplicationTest):
         self.assertEqual(refused.output.count("use memory.fetch: message"), 1)
         self.assertIn("OMPI_MCA_btl_vader_single_copy_mechanism=cma", refused.output)
 
+    @long_under_sanitizers
     def test_slices_of_llama_in_bf16_with_a_tied_head(self):
         self.check_slices({"precision": "bf16", "tie_embeddings": True}, 1e-2)
 
     def test_slices_of_equal_work(self):
         self.check_slices({"head_size": 64}, 1e-5, "balanced")
 
+    @long_under_sanitizers
     def test_slices_of_gpt2_in_fp32(self):
         self.check_slices({"family": "gpt2", "kv_heads": 4}, 1e-5)
 

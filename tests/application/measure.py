@@ -4,7 +4,7 @@ import unittest
 
 import yaml
 
-from support import ROOT, ApplicationTest
+from support import ROOT, ApplicationTest, long_under_sanitizers
 
 
 class Measure(ApplicationTest):
@@ -28,6 +28,7 @@ class Measure(ApplicationTest):
                 for share in ("forward", "backward"):
                     self.assertTrue(0 < figures["attention"][share] <= 1, figures)
 
+    @long_under_sanitizers
     def test_simulate_takes_the_file(self):
         file, figures = self.measure(2, "--precision", "fp32")
         deck = ROOT / "input" / "quickstart.yaml"

@@ -5,7 +5,7 @@ import pty
 import subprocess
 import unittest
 
-from support import PENSTOCK, ROOT, ApplicationTest
+from support import PENSTOCK, ROOT, ApplicationTest, long_under_sanitizers
 
 NODE = ROOT / "input" / "plan" / "llama_7b_node.yaml"
 
@@ -28,6 +28,7 @@ class Plan(ApplicationTest):
         self.assertLess(step["step_seconds"], best["step_seconds"] * 1.02)
         self.assertGreaterEqual(max(rank["peak_device_bytes"] for rank in step["ranks"]), best["peak_device_bytes"])
 
+    @long_under_sanitizers
     def test_a_deck_that_stands_in_the_place_of_the_best_is_kept(self):
         planned = self.folder / "planned.yaml"
         planned.write_text("mine\n")
@@ -52,6 +53,7 @@ class Plan(ApplicationTest):
                 simulated = self.penstock(["simulate", str(self.planned)])
                 self.assertEqual(simulated.returncode, 0, simulated.stdout)
 
+    @long_under_sanitizers
     def test_rows_are_in_the_order_of_their_steps_and_say_why_they_lost(self):
         planned = self.plan("--json")
         rows = json.loads(planned.stdout)["layouts"]
@@ -69,6 +71,7 @@ class Plan(ApplicationTest):
         self.assertEqual(len([line for line in planned.stdout.splitlines() if " s  " in line]), 3)
         self.assertIn(f"penstock simulate {self.planned}", planned.stdout)
 
+    @long_under_sanitizers
     def test_what_does_not_fit_ends_with_3_and_what_would_fit(self):
         refused = self.plan("--set", "hardware.device.memory=12 GiB", "--set", "plan.search.recompute=[none]")
 
@@ -105,6 +108,7 @@ class Plan(ApplicationTest):
                                 "exchange=[global]"],
     }
 
+    @long_under_sanitizers
     def test_every_deck_plans_a_deck_that_names_its_hardware_wherever_it_lies(self):
         decks = sorted(NODE.parent.glob("*.yaml"))
         self.assertEqual({deck.name for deck in decks}, set(self.NARROW))

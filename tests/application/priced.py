@@ -8,7 +8,7 @@ disturbed least. On a busy machine a run gets a second try, whose steps count al
 import re
 import unittest
 
-from support import ApplicationTest
+from support import ApplicationTest, long_under_sanitizers
 
 RANKS = 8
 UNIT = 0.005  # seconds of a forward unit on unit hardware
@@ -69,6 +69,7 @@ class Priced(ApplicationTest):
 
         self.assertEqual(sorted(FAMILIES), sorted(takes.split(" | ")))
 
+    @long_under_sanitizers
     def test_a_step_takes_the_simulated_time_in_the_planned_memory(self):
         for kind in FAMILIES:
             with self.subTest(kind=kind):
@@ -92,6 +93,7 @@ class Priced(ApplicationTest):
         table = compared.stdout[compared.stdout.rindex("order of actions"):]
         self.assertEqual(table.count("the same"), RANKS, table)
 
+    @long_under_sanitizers
     def test_weight_gradients_fill_waits_as_simulated(self):
         # A layer a stage: a product takes 10 ms, of the 40 of a unit.
         ways = {
@@ -119,6 +121,7 @@ class Priced(ApplicationTest):
         for name in ("placed", "queue"):
             self.assertLess(steps.get(name, 0), 0.97 * steps.get("whole", 0))
 
+    @long_under_sanitizers
     def test_a_late_rank_makes_the_step_later_as_simulated(self):
         # Both runs have about the same overhead: a quarter of the delay is left for the difference.
         tolerance = 0.005

@@ -3,7 +3,7 @@ import random
 import statistics
 import unittest
 
-from support import ApplicationTest
+from support import ApplicationTest, long_under_sanitizers
 
 STEPS = 9
 LAYOUTS = {
@@ -52,12 +52,15 @@ class Speculation(ApplicationTest):
             self.assert_rough(expected, changes)
             self.assert_same_in_all(layouts, {**changes, "training.clip_mode": "speculative"}, expected)
 
+    @long_under_sanitizers
     def test_llama_in_fp32(self):
         self.check({})
 
+    @long_under_sanitizers
     def test_llama_in_bf16_with_a_tied_head(self):
         self.check({"precision": "bf16", "tie_embeddings": True})
 
+    @long_under_sanitizers
     def test_gpt2_in_bf16(self):
         self.check({"family": "gpt2", "kv_heads": 4, "precision": "bf16"})
 

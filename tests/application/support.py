@@ -24,6 +24,11 @@ SMALL = {
 }
 
 
+def long_under_sanitizers(test):
+    """For a test that takes long in a build with a sanitizer, which sees its code in other tests: left out there."""
+    return unittest.skipIf("PENSTOCK_SANITIZED" in os.environ, "long under sanitizers")(test)
+
+
 def merged(base, changes):
     """A deck with `changes` (nested, or with dotted keys) over `base`."""
     result = json.loads(json.dumps(base))

@@ -4,7 +4,7 @@ import unittest
 import h5py
 import numpy
 
-from support import ApplicationTest, merged
+from support import ApplicationTest, merged, long_under_sanitizers
 
 PLAIN = {"schedule": {"kind": "slimpipe", "slices": 4}, "output": {"checkpoint_every": 3, "keep": 2}}
 SHARED = merged(PLAIN, {"schedule.vocabulary_parallel": True})
@@ -66,6 +66,7 @@ class Vocabulary(ApplicationTest):
                 self.assert_finished_as_planned(other)
                 self.assert_same(other, run)
 
+    @long_under_sanitizers
     def test_checkpoints_load_into_any_layout_and_come_from_any(self):
         layouts = {"4 shares": (4, merged(SHARED, on(4))), "2 shares": (2, merged(SHARED, on(2))),
                    "3 shares of 3 slices": (3, merged(SHARED, {**on(3), "schedule.slices": 3})),

@@ -26,7 +26,7 @@ constexpr Bytes large{std::int64_t{1} << 40};  // never sent: only the wire's ti
 class PricedTransportTest : public testing::Test {
  protected:
   /// All messages cost `price`; those of `linked` take link 0.
-  std::unique_ptr<Transport> transport(std::vector<std::int32_t> links = {}) {
+  std::unique_ptr<Transport> transport(const std::vector<std::int32_t>& links = {}) {
     auto messages = make_mpi_transport(world_, {}, Bytes{1 << 20}, Looks::by_bells);
     return make_priced_transport(
         std::move(messages), rank_,
@@ -109,6 +109,7 @@ TEST_F(PricedTransportTest, CarriesOneMessageOfAChannelAtATime) {
   const auto wire = transport();
   constexpr int count = 5;
   std::vector<Event> events;
+  events.reserve(2 * count);
   const Seconds begin = now();
 
   for (int i = 0; i < count; ++i) events.push_back(wire->send(next_, Kind::activations, {}, nullptr, large));

@@ -46,6 +46,7 @@ TEST(ACompletion, WakesAllThreadsThatWait) {
   int value = 0;
   std::atomic<int> seen{0};
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([event = completion.event(), &value, &seen] {
       event.wait();

@@ -40,6 +40,7 @@ RunShape wide_run(std::int32_t pipeline, const ScheduleOptions& schedule, Recomp
 /// Of the first of eight ranks, a layer each.
 std::vector<Bytes> peaks_of(const ScheduleOptions& schedule, const std::vector<Recompute>& modes) {
   std::vector<Bytes> peaks;
+  peaks.reserve(modes.size());
   for (const Recompute mode : modes) {
     peaks.push_back(plan_of(wide_run(8, schedule, mode)).training.ranks[Rank{0}].peak);
   }

@@ -200,7 +200,7 @@ TEST(UpdateRule, SpeculatesOnTheUpdateOfANormBelowTheBound) {
   const Update decided = rule.decide(2, {.norm = 0.5});
   const Update clipped = rule.decide(3, {.norm = 2.0});
 
-  EXPECT_EQ(std::memcmp(&speculated.factors, &decided.factors, sizeof speculated.factors), 0);
+  EXPECT_EQ(speculated.factors, decided.factors);
   EXPECT_EQ(speculated.learning_rate, decided.learning_rate);
   EXPECT_EQ(speculated.clip_factor, 1.0F);
   EXPECT_EQ(clipped.clip_factor, 0.5F);

@@ -45,6 +45,7 @@ std::vector<std::int32_t> loads(const LockstepSlot& slot) {
     of_rank[share.helper] += share.end - share.begin;
   }
   std::vector<std::int32_t> result;
+  result.reserve(of_rank.size());
   for (const auto& [rank, halves] : of_rank) result.push_back(halves);
   return result;
 }
@@ -78,7 +79,7 @@ double imbalance_of_step(std::int32_t p, std::int32_t v, std::int32_t n, std::in
 double imbalance_of_sequence(std::int32_t p, std::int32_t n, ExchangeRule rule) {
   const Lockstep lockstep = slimpipe_lockstep(p, 1, n, 3, rule);
   Balance balance;
-  for (std::int32_t i = 0; i < n; ++i) balance.add(lockstep.slots()[static_cast<std::size_t>(n + i)]);
+  for (std::int32_t slot = n; slot < 2 * n; ++slot) balance.add(lockstep.slots()[static_cast<std::size_t>(slot)]);
   return balance.imbalance();
 }
 

@@ -75,6 +75,7 @@ inline std::vector<std::string> need_texts(const Schedule& schedule, const Actio
 /// "activations 1": the kind and the stage, or share of the vocabulary.
 inline std::vector<std::string> buffer_texts(const std::vector<SymbolicBuffer>& buffers) {
   std::vector<std::string> texts;
+  texts.reserve(buffers.size());
   for (const SymbolicBuffer& buffer : buffers)
     texts.push_back(fmt::format("{} {}", name_of(buffer.kind), buffer.stage));
   return texts;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -194,9 +195,9 @@ std::vector<SharingCase> sharing_cases(DType storage, KernelKind kernels) {
       for (const auto& [rule_name, rule] : rules) {
         // Two ranks of neighbouring slices differ by one chunk: in whole ones they share nothing within a sequence.
         if (layout.ranks == 2 && rule.grain == ExchangeGrain::chunk) continue;
-        const std::string family = model.family == Family::llama ? "llama_" : "gpt2_";
-        cases.push_back({family + layout.name + "_" + rule_name, model, layout.layers_per_stage, layout.ranks,
-                         layout.slices, rule, storage, kernels});
+        const char* family = model.family == Family::llama ? "llama" : "gpt2";
+        cases.push_back({fmt::format("{}_{}_{}", family, layout.name, rule_name), model, layout.layers_per_stage,
+                         layout.ranks, layout.slices, rule, storage, kernels});
       }
     }
   }
