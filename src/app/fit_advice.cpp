@@ -178,17 +178,20 @@ std::int64_t actions_of(const Schedule& schedule) {
   return actions;
 }
 
-RunPlan plan_of(const Deck& deck, const std::string& deck_path, const Kernels& kernels) {
+RunPlan plan_of(const Deck& deck, const std::string& deck_path, const Kernels& kernels, Purpose purpose) {
   refuse_what_cannot_run(deck);
-  return make_run_plan(run_shape(deck, deck_path), kernels);
+  RunShape shape = run_shape(deck, deck_path);
+  shape.purpose = purpose;
+  return make_run_plan(shape, kernels);
 }
 
-Advice advice_on_devices(const Deck& deck, const std::string& deck_path, std::vector<DeckChange> changes) {
-  return [&deck, &deck_path, changes = std::move(changes)] {
+Advice advice_on_devices(const Deck& deck, const std::string& deck_path, Purpose purpose,
+                         std::vector<DeckChange> changes) {
+  return [&deck, &deck_path, purpose, changes = std::move(changes)] {
     Workers workers{deck.device.threads};
     const auto kernels = make_host_kernels(workers);
     const auto need = [&](const Deck& changed) {
-      const RunPlan plan = plan_of(changed, deck_path, *kernels);
+      const RunPlan plan = plan_of(changed, deck_path, *kernels, purpose);
       return PlannedNeed{largest_rank_plan(plan).peak, actions_of(plan.training.schedule)};
     };
     return advice_to_fit({deck, deck_path, "the largest rank", deck.memory.device, need}, changes);
@@ -202,11 +205,11 @@ std::string advice_to_fit(const FitQuestion& question, const std::vector<DeckCha
 }
 
 Advice device_advice(const Deck& deck, const std::string& deck_path) {
-  return advice_on_devices(deck, deck_path, changes_for_memory(deck));
+  return advice_on_devices(deck, deck_path, Purpose::training, changes_for_memory(deck));
 }
 
 Advice generation_advice(const Deck& deck, const std::string& checkpoint) {
-  return advice_on_devices(deck, checkpoint, changes_for_generation(deck));
+  return advice_on_devices(deck, checkpoint, Purpose::text, changes_for_generation(deck));
 }
 
 Advice node_advice(const Deck& deck, const std::string& deck_path, Bytes capacity) {
@@ -214,7 +217,7 @@ Advice node_advice(const Deck& deck, const std::string& deck_path, Bytes capacit
     Workers workers{deck.device.threads};
     const auto kernels = make_host_kernels(workers);
     const auto need = [&](const Deck& changed) {
-      const RunPlan plan = plan_of(changed, deck_path, *kernels);
+      const RunPlan plan = plan_of(changed, deck_path, *kernels, Purpose::training);
       check_fits(plan);  // what is spared on the host must not be too much for a device
       return PlannedNeed{largest_node(plan, changed).bytes.total(), actions_of(plan.training.schedule)};
     };

@@ -60,7 +60,9 @@ ExitCode generate(const GenerateCommand& command, int* argc, char*** argv) {
         world, [&] { return prompt_tokens(*tokenizer, command.prompt, model_spec(deck).vocabulary, "--prompt"); });
     const auto plan = jointly(world, [&] {
       Workers workers{deck.device.threads};
-      auto laid_out = make_run_plan(run_shape(deck, command.checkpoint), *make_host_kernels(workers));
+      auto shape = run_shape(deck, command.checkpoint);
+      shape.purpose = Purpose::text;
+      auto laid_out = make_run_plan(shape, *make_host_kernels(workers));
       check_fits(laid_out, generation_advice(deck, command.checkpoint));
       return laid_out;
     });

@@ -226,6 +226,26 @@ bool is_of_pass(BufferKind kind, Pass pass) {
   }
 }
 
+std::vector<PlannedSchedule*> needed_schedules(RunPlan& plan) {
+  if (plan.shape.purpose == Purpose::text) return {&plan.generation};
+  return {&plan.training, &plan.validation, &plan.generation};
+}
+
+void lay_out_persistent(RunPlan& plan) {
+  const auto needed = needed_schedules(plan);
+  std::vector<const Schedule*> schedules;
+  std::vector<PerStage<StageBytes>> bytes;
+  schedules.reserve(needed.size());
+  bytes.reserve(needed.size());
+  for (const auto* planned : needed) {
+    schedules.push_back(&planned->schedule);
+    bytes.push_back(planned->bytes);
+  }
+  for (const Rank rank : all<Rank>(plan.shape.pipeline)) {
+    plan.persistent.push_back(lay_out_persistent(schedules, rank, bytes));
+  }
+}
+
 void plan_ranks(PlannedSchedule& planned, const PerRank<PersistentLayout>& persistent) {
   for (const Rank rank : all<Rank>(planned.schedule.shape.ranks)) {
     planned.ranks.push_back(plan_rank(planned.schedule, rank, planned.bytes, persistent[rank]));
@@ -249,7 +269,11 @@ bool RunPlan::keeps_previous_states() const {
 }
 
 Bytes RunPlan::planned_device_bytes(Rank rank) const {
-  return std::max({training.ranks[rank].peak, validation.ranks[rank].peak, generation.ranks[rank].peak});
+  Bytes most{0};
+  for (const auto* planned : {&training, &validation, &generation}) {
+    if (!planned->ranks.empty()) most = std::max(most, planned->ranks[rank].peak);
+  }
+  return most;
 }
 
 TokenBlocks PlannedSchedule::tokens_of(Stage stage) const {
@@ -292,14 +316,10 @@ RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels) {
   plan.generation.bytes[speaking_stage(plan.generation.schedule)][workspace_index] +=
       generation_logits_bytes(shape.model);
 
-  for (const Rank rank : all<Rank>(shape.pipeline)) {
-    plan.persistent.push_back(
-        lay_out_persistent({&plan.training.schedule, &plan.validation.schedule, &plan.generation.schedule}, rank,
-                           {plan.training.bytes, plan.validation.bytes, plan.generation.bytes}));
-  }
-  place_weight_gradients(plan, compute);
-  for (auto* planned : {&plan.training, &plan.validation, &plan.generation}) plan_ranks(*planned, plan.persistent);
-  require_valid_with_memory(shape, plan.training);
+  lay_out_persistent(plan);
+  if (shape.purpose == Purpose::training) place_weight_gradients(plan, compute);
+  for (auto* planned : needed_schedules(plan)) plan_ranks(*planned, plan.persistent);
+  if (shape.purpose == Purpose::training) require_valid_with_memory(shape, plan.training);
   return plan;
 }
 
@@ -323,7 +343,7 @@ Stage largest_stage(const PlannedSchedule& planned, Rank rank, Pass pass, Buffer
 /// What the stages take that come and go; empty where they stay.
 std::string text_on_stages(const RunPlan& plan, Rank rank) {
   const PlannedSchedule& training = plan.training;
-  if (!training.schedule.streams_parameters) return "";
+  if (!training.schedule.streams_parameters || plan.shape.purpose == Purpose::text) return "";
   const auto backward_kind = training.schedule.backward ? BufferKind::backward_parameters : BufferKind::parameters;
   const Stage forward = largest_stage(training, rank, Pass::forward, BufferKind::parameters);
   const Stage backward = largest_stage(training, rank, Pass::backward, BufferKind::gradients);
@@ -338,7 +358,7 @@ std::string text_on_stages(const RunPlan& plan, Rank rank) {
 }  // namespace
 
 const RankPlan& largest_rank_plan(const RunPlan& plan) {
-  const RankPlan* largest = &plan.training.ranks[Rank{0}];
+  const RankPlan* largest = &plan.generation.ranks[Rank{0}];
   for (const auto* planned : {&plan.training, &plan.validation, &plan.generation}) {
     for (const auto& rank : planned->ranks) {
       if (rank.peak > largest->peak) largest = &rank;

@@ -21,8 +21,12 @@
 
 namespace penstock {
 
+/// What the memory of a plan is for: training with validation and samples of text, or text alone, from a checkpoint.
+enum class Purpose : std::uint8_t { training, text };
+
 /// What a run's plan follows from.
 struct RunShape {
+  Purpose purpose = Purpose::training;
   ModelSpec model;
   std::int32_t pipeline = 1;
   std::int32_t replicas = 1;
@@ -60,7 +64,7 @@ struct PlannedSchedule {
   PerStage<StageShape> backward_stages;  ///< of a backward pass with stages of its own; else empty
   PerRank<VocabularyShape> shares;       ///< where the ranks share the vocabulary; else empty
   PerStage<StageBytes> bytes;            ///< by number of a stage: what those of both passes need; then of shares
-  PerRank<RankPlan> ranks;
+  PerRank<RankPlan> ranks;               ///< empty where the plan's purpose leaves the schedule out
 
   const PerStage<StageShape>& stages_of(Pass pass) const {
     return pass == Pass::backward && schedule.backward ? backward_stages : stages;
@@ -83,7 +87,8 @@ struct RunPlan {
 
   /// Whether the host keeps masters and moments of before the last step, for UNDO.
   bool keeps_previous_states() const;
-  /// The device bytes of a rank: the largest peak of its schedules. Equal to what the run hands out, to the byte.
+  /// The device bytes of a rank: the largest peak of its schedules, of those that the purpose needs. Equal to what the
+  /// run hands out, to the byte.
   Bytes planned_device_bytes(Rank rank) const;
 };
 
@@ -92,7 +97,7 @@ struct RunPlan {
 /// validator, and for more slices than tokens; the capacity is not looked at here.
 RunPlan make_run_plan(const RunShape& shape, const Kernels& kernels);
 
-/// The rank's plan that needs most, of training, validation and generation: what is enough for it is enough for all.
+/// The rank's plan that needs most, of all schedules that the purpose needs: what is enough for it is enough for all.
 const RankPlan& largest_rank_plan(const RunPlan& plan);
 
 /// @throws Error does_not_fit if a rank's plan exceeds the capacity, with a table of what takes the bytes, then

@@ -1,4 +1,5 @@
 """Text from a checkpoint: the same on every layout, and clear refusals."""
+import re
 import unittest
 
 from support import ApplicationTest, merged
@@ -37,6 +38,21 @@ class Generate(ApplicationTest):
                                       "memory.recompute_by_stage": ["full", "none"]})
         done = self.generate(2, checkpoint, "--tokens", "2")
         self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_text_needs_no_memory_of_training(self):
+        trained = self.train(1, {"output.checkpoint_every": 3})
+        self.assert_finished(trained)
+        checkpoint = str(trained.checkpoints()[-1])
+        refused = self.generate(1, checkpoint, "--tokens", "2", "--set", "memory.device=1KiB")
+        self.assertEqual(refused.returncode, 3, refused.stdout)
+        needed = int(re.search(r"It would fit in (\d+) bytes", refused.stdout)[1])
+        self.assertNotIn("gradients", refused.stdout)
+
+        gradients = 4 * int(re.search(r"model: (\d+) parameters", trained.output)[1])
+        self.assertLess(needed + gradients, trained.summary()["ranks"][0]["planned_device_bytes"])
+        for memory, code in ((needed, 0), (needed - 1, 3)):
+            done = self.generate(1, checkpoint, "--tokens", "2", "--set", f"memory.device={memory}")
+            self.assertEqual(done.returncode, code, done.stdout)
 
     def test_the_layout_is_that_of_the_ranks_started(self):
         done = self.generate(1, self.checkpoint(), "--tokens", "2", "--set", "parallel.pipeline=2")

@@ -231,6 +231,25 @@ TEST(ARunPlan, FitsExactlyItsPlannedBytes) {
   }
 }
 
+TEST(ARunPlan, ForTextAloneHasNoMemoryOfTraining) {
+  for (auto shape : all_shapes()) {
+    shape.schedule = {.kind = ScheduleKind::gpipe};  // as many stages as ranks, in both
+    const auto of_training = plan_of(shape);
+    shape.purpose = Purpose::text;
+    const auto of_text = plan_of(shape);
+
+    for (const Rank rank : all<Rank>(shape.pipeline)) {
+      EXPECT_EQ(of_text.planned_device_bytes(rank), highest_end(of_text.generation.ranks[rank]));
+      if (shape.stream_parameters) continue;  // nothing of training lies beside them there
+      EXPECT_LT(of_text.planned_device_bytes(rank), of_training.generation.ranks[rank].peak);
+      for (const auto& buffer : of_text.persistent[rank].buffers) {
+        EXPECT_NE(buffer.buffer.kind, BufferKind::gradients);
+      }
+    }
+    EXPECT_LT(largest_rank_plan(of_text).peak, largest_rank_plan(of_training).peak);
+  }
+}
+
 // --- layers and stages
 // --------------------------------------------------------------------------------------------------
 
