@@ -125,6 +125,10 @@ std::int64_t Checkpointing::tokens_after(std::int64_t step) const {
   return origin_.tokens + (step - origin_.step) * tokens_per_step(*deck_);
 }
 
+std::int64_t Checkpointing::samples_after(std::int64_t step) const {
+  return origin_.data_position + (step - origin_.step) * plan_->shape.global_batch;
+}
+
 void Checkpointing::save(std::int64_t step, const UpdateRule& rule, Seconds spread) {
   wait();
   CheckpointContents contents;
@@ -132,7 +136,7 @@ void Checkpointing::save(std::int64_t step, const UpdateRule& rule, Seconds spre
   contents.header.step = step;
   contents.header.adam_steps = rule.adam_steps();
   contents.header.tokens = tokens_after(step);
-  contents.header.data_position = step * plan_->shape.global_batch;
+  contents.header.data_position = samples_after(step);
   contents.header.data_fingerprint = data_fingerprint_;
   contents.header.seed = deck_->training.seed;
   contents.header.program_version = program_version();

@@ -35,6 +35,9 @@ class Checkpointing {
   /// sizes.
   std::int64_t tokens_after(std::int64_t step) const;
 
+  /// Samples taken up to `step`, over all runs, likewise: where the next step goes on in the data.
+  std::int64_t samples_after(std::int64_t step) const;
+
   /// Takes a snapshot and starts to write it, spread over about `spread`; waits for the one before.
   void save(std::int64_t step, const UpdateRule& rule, Seconds spread);
   /// Waits for the write in flight, and notes what was written.

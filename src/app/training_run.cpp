@@ -172,7 +172,7 @@ ExitCode TrainingRun::run() {
 void TrainingRun::train_step(std::int64_t step) {
   const auto begin = now();
   const std::int64_t share = plan_.shape.global_batch / plan_.shape.replicas;
-  const std::int64_t first = (step - 1) * plan_.shape.global_batch + state_.place().replica * share;
+  const std::int64_t first = checkpointing_.samples_after(step - 1) + state_.place().replica * share;
   const auto poisoned =
       std::count(deck_.testing.non_finite_steps.begin(), deck_.testing.non_finite_steps.end(), step) > 0;
   in_step([&] {

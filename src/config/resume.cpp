@@ -25,6 +25,7 @@ struct Rule {
 constexpr std::string_view other_shape = "the checkpoint's parameters have other names or shapes";
 constexpr std::string_view other_function = "the same weights now compute something else";
 constexpr std::string_view other_samples = "from here on the samples are others than those of the run so far";
+constexpr std::string_view other_batches = "the samples go on behind those taken so far, in batches of the new size";
 constexpr std::string_view other_sums = "sums are formed in another order: results agree to rounding, not to the bit";
 constexpr std::string_view other_optimizer = "the optimizer goes on with the new value";
 
@@ -39,7 +40,7 @@ constexpr std::array<Rule, 33> rules{{
     {"data", Verdict::note, other_samples},
     {"training.steps", Verdict::note, "from here on the learning rate follows the course over the new number of steps"},
     {"training.sequence", Verdict::note, other_samples},
-    {"training.global_batch", Verdict::note, other_samples},
+    {"training.global_batch", Verdict::note, other_batches},
     {"training.micro_batch", Verdict::note, other_sums},
     {"training.seed", Verdict::note, other_samples},
     {"training.validate_every", Verdict::silent, ""},

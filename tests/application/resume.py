@@ -179,6 +179,22 @@ class Resume(ApplicationTest):
         with h5py.File(third.checkpoints()[-1]) as file:
             self.assertEqual(int(file.attrs["tokens"]), 360)
 
+    def test_samples_go_on_behind_those_taken_whatever_the_batches_are(self):
+        # A rate that moves no weight: the loss of a step is that of its samples.
+        still = {"training.learning_rate": {"peak": 1e-30, "warmup": 0, "decay": "constant"}}
+        whole = self.whole_run(merged(still, {"training.steps": 3}))
+        first = self.whole_run(merged(still, {"training.steps": 2}))
+        second = self.train(1, merged(SAVED, merged(still, {"training": {"steps": 4, "global_batch": 3}})), RESUME,
+                            directory=first.directory)
+        self.assert_finished(second)
+        self.assertIn("the samples go on behind those taken so far", second.output)
+
+        *_, halves, rest = (float(row["loss"]) for row in second.metrics())
+        self.assertAlmostEqual((halves + rest) / 2, float(whole.metrics()[2]["loss"]), places=6)
+        self.assertNotAlmostEqual(halves, float(whole.metrics()[2]["loss"]), places=5)
+        with h5py.File(second.checkpoints()[-1]) as file:
+            self.assertEqual(int(file.attrs["data_position"]), 2 * 6 + 2 * 3)
+
     def test_a_second_run_in_the_folder_is_refused_until_the_first_has_ended(self):
         directory = self.folder / "shared"
         changes = merged(SAVED, {"training.steps": 100000, "parallel.pipeline": 2})
