@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -33,8 +34,10 @@ std::string source_of(const MeasureCommand& command, const Kernels& kernels, int
 
 /// Better now than after the measurement.
 void check_writable(const std::string& path) {
+  const bool is_new = !std::filesystem::exists(path);
   if (!std::ofstream{path, std::ios::app})
     throw Error{ExitCode::cannot_write, system_error_text("writing " + path, errno)};
+  if (is_new) std::filesystem::remove(path);
 }
 
 void note_busy_processors(const MeasureCommand& command, const Communicator& world) {
@@ -79,11 +82,12 @@ ExitCode measure(const MeasureCommand& command, int* argc, char*** argv) {
     note_busy_processors(command, world);
     const HardwareOptions hardware = measure_all(command, world);
     if (world.rank() != 0) return ExitCode::finished;
+    const std::string moved = move_aside(command.output);
     write_text(command.output, hardware_text(hardware));
     fmt::print(
-        "{}: products {:.3g} GFLOP/s, attention {:.0f} % forward and {:.0f} % backward of it, memory {}/s, messages "
+        "{}{}: products {:.3g} GFLOP/s, attention {:.0f} % forward and {:.0f} % backward of it, memory {}/s, messages "
         "{}/s after {:.0f} us, AdamW {:.3g} million parameters/s: penstock simulate DECK --set hardware={}\n",
-        command.output, hardware.products.peak / 1e9, 100 * *hardware.attention.forward,
+        moved, command.output, hardware.products.peak / 1e9, 100 * *hardware.attention.forward,
         100 * *hardware.attention.backward, to_text(hardware.device.bandwidth), to_text(hardware.inside.bandwidth),
         1e6 * hardware.inside.latency.value, hardware.node.optimizer_rate / 1e6, command.output);
     return ExitCode::finished;

@@ -117,9 +117,8 @@ ExitCode plan(const PlanCommand& command) {
   if (command.json) {
     fmt::print("{}\n", to_json(result));
   } else {
-    fmt::print("{}{}{}the best is in {}: penstock simulate {}\n", to_text(result), whole_text(best),
-               moved.empty() ? "" : fmt::format("what was in {} is now in {}\n", command.output, moved), command.output,
-               command.output);
+    fmt::print("{}{}{}the best is in {}: penstock simulate {}\n", to_text(result), whole_text(best), moved,
+               command.output, command.output);
   }
   return ExitCode::finished;
 }

@@ -38,7 +38,7 @@ std::string move_aside(const std::string& path) {
     fail(ExitCode::cannot_write, "{} stands in the way and cannot be renamed to {}: {}", path, candidate(),
          failure.message());
   }
-  return candidate();
+  return fmt::format("what was in {} is now in {}\n", path, candidate());
 }
 
 std::string read_text(const std::string& path) {

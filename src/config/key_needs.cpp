@@ -160,6 +160,8 @@ constexpr auto key_needs = std::to_array<KeyNeed>({
      [](const Deck& deck) { return deck.testing.delays.longest.value > 0; }},
     {"testing.non_finite_steps", Unmet::noted, "device.kind: host", "device.kind",
      [](const Deck& deck) { return !is_priced(deck); }},
+    {"testing.kill.rank", Unmet::noted, "testing.kill.step", "testing.kill.step",
+     [](const Deck& deck) { return deck.testing.kill.step > 0; }},
     {"testing.delay_rank", Unmet::refused, "device.kind: priced", "device.kind", is_priced},
     {"testing.delay_rank", Unmet::noted, "testing.rank_delay above 0", "testing.rank_delay",
      [](const Deck& deck) { return deck.testing.rank_delay.value > 0; }},

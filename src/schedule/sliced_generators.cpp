@@ -200,11 +200,11 @@ void add_svpp_faults(const GeneratorOptions& options, std::vector<KindFault>& fa
   const auto why = asked < v * n
                        ? "the last stage has the last slice of a micro-batch only after virtual x slices forwards"
                        : "no rank waits for another with as many as the largest, and more would only keep more";
-  faults.push_back(
-      {"schedule.forwards_first", fmt::format("svpp with {}, {} and {} takes {} to {} forwards before "
-                                              "the first backward, not {}: {}",
-                                              counted(options.pipeline, "rank"), counted(v, "virtual stage"),
-                                              counted(n, "slice"), v * n, most, asked, why)});
+  const std::string taken = v * n == most ? fmt::format("{}", most) : fmt::format("{} to {}", v * n, most);
+  faults.push_back({"schedule.forwards_first",
+                    fmt::format("svpp with {}, {} and {} takes {} forwards before the first backward, not {}: {}",
+                                counted(options.pipeline, "rank"), counted(v, "virtual stage"), counted(n, "slice"),
+                                taken, asked, why)});
 }
 
 Schedule slimpipe(const GeneratorOptions& options) {

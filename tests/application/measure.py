@@ -46,6 +46,18 @@ class Measure(ApplicationTest):
         self.assertEqual(run.returncode, 74)
         self.assertIn("missing", run.stdout)
 
+    @long_under_sanitizers
+    def test_a_file_that_stands_in_its_place_is_kept(self):
+        mine = self.folder / "mine.yaml"
+        mine.write_text("name: mine\n")
+
+        run = self.penstock(["measure", "--output", str(mine)])
+
+        self.assertEqual(run.returncode, 0, run.stdout)
+        self.assertIn(f"what was in {mine} is now in {mine}.previous.1\n", run.stdout)
+        self.assertEqual((self.folder / "mine.yaml.previous.1").read_text(), "name: mine\n")
+        self.assertNotEqual(mine.read_text(), "name: mine\n")
+
 
 if __name__ == "__main__":
     unittest.main()

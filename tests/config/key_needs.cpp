@@ -111,6 +111,8 @@ TEST(KeysWithoutEffect, AreNotedWhereTheRunHasNoUseForThem) {
       {"testing.delays.seed", "testing: {delays: {seed: 3}}", "testing: {delays: {seed: 3, longest: 0.001}}"},
       {"testing.non_finite_steps", "testing: {non_finite_steps: [2]}\ndevice: {kind: priced}",
        "testing: {non_finite_steps: [2]}"},
+      {"testing.kill.rank", "testing: {kill: {rank: 1}}\nparallel: {pipeline: 2}",
+       "testing: {kill: {rank: 1, step: 2, action: 1B0}}\nparallel: {pipeline: 2}"},
       {"testing.delay_rank", "testing: {delay_rank: 0}\ndevice: {kind: priced}",
        "testing: {delay_rank: 0, rank_delay: 1}\ndevice: {kind: priced}"},
       {"testing.rank_delay", "testing: {rank_delay: 1}\ndevice: {kind: priced}",

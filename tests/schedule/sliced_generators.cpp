@@ -115,6 +115,8 @@ TEST(Svpp, RefusesForwardsThatCannotComeFirst) {
   EXPECT_THAT(refusal_of_kind("svpp", too_few), HasSubstr("16 to 23 forwards before the first backward, not 15"));
   EXPECT_THAT(refusal_of_kind("svpp", too_few), HasSubstr("virtual x slices"));
   EXPECT_THAT(refusal_of_kind("svpp", too_many), HasSubstr("not 24: no rank waits for another"));
+  EXPECT_THAT(refusal_of_kind("svpp", {.pipeline = 1, .micro_batches = 2, .slices = 6, .forwards_first = 5}),
+              HasSubstr("takes 6 forwards before the first backward, not 5"));
 }
 
 TEST(Slimpipe, TakesSlicesInGroupsOfTheRanksAndTheReverseBack) {
