@@ -12,17 +12,19 @@ function(penstock_module name)
   target_link_libraries(penstock_${name} PRIVATE ${ARG_PRIVATE})
 endfunction()
 
-# penstock_test(NAME [SOURCES file...] [LINK target...] [RANKS n...] [LABELS label...] [TIMEOUT seconds] [SANITIZED filter])
+# penstock_test(NAME [SOURCES file...] [LINK target...] [RANKS n...] [LABELS label...] [TIMEOUT seconds] [SANITIZED filter]
+#              [SERIAL])
 #
 # One GoogleTest executable `test_NAME` from NAME.cpp (or SOURCES). Without RANKS it runs as one process; with RANKS it
 # runs once per count under mpirun, as `test_NAME_n`, with the rank-aware listener of tests/support/mpi_main.cpp.
 # Sanitizers, which make tests several times slower, run the least and the greatest count, and of wide grids what the
-# GoogleTest filter SANITIZED names.
+# GoogleTest filter SANITIZED names. Each test says how many of CTest's places it takes, of which there are two a core
+# (scripts/environment.sh); SERIAL ones, whose times are looked at, run alone.
 function(penstock_test name)
   if(NOT PENSTOCK_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT;SANITIZED" "SOURCES;LINK;RANKS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;SANITIZED" "SOURCES;LINK;RANKS;LABELS" ${ARGN})
   if(NOT ARG_SOURCES)
     set(ARG_SOURCES ${name}.cpp)
   endif()
@@ -49,12 +51,13 @@ function(penstock_test name)
                COMMAND ${CMAKE_SOURCE_DIR}/scripts/mpirun.sh -n ${ranks} $<TARGET_FILE:test_${name}>
                WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
       set_tests_properties(test_${name}_${ranks} PROPERTIES LABELS "${ARG_LABELS};ranks_${ranks}" TIMEOUT ${ARG_TIMEOUT}
-                           PROCESSORS 2)
+                           PROCESSORS 2 RUN_SERIAL ${ARG_SERIAL})
     endforeach()
   else()
     target_link_libraries(test_${name} PRIVATE GTest::gmock_main)
     add_test(NAME test_${name} COMMAND test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-    set_tests_properties(test_${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+    set_tests_properties(test_${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2
+                         RUN_SERIAL ${ARG_SERIAL})
     if(PENSTOCK_SANITIZER AND ARG_SANITIZED)
       set_tests_properties(test_${name} PROPERTIES ENVIRONMENT "GTEST_FILTER=${ARG_SANITIZED}")
     endif()

@@ -5,5 +5,4 @@ set -eu
 cd "$(dirname "$0")/.."
 . scripts/environment.sh
 scripts/build.sh all
-# The tests of several ranks declare two processors each, so that they do not run beside each other on two cores.
-exec ctest --test-dir build --output-on-failure --parallel "$(nproc)" --no-tests=error "$@"
+exec ctest --test-dir build --output-on-failure --no-tests=error "$@"
