@@ -1,4 +1,5 @@
-# Sourced by the scripts that build and test: the compiler cache (where there is one), what sanitizers need to know, how many tests run at once.
+# Sourced by the scripts that build and test: the compiler cache (where there is one), what sanitizers need to know, and
+# how many tests run at once.
 if command -v ccache >/dev/null; then
   export CMAKE_CXX_COMPILER_LAUNCHER=ccache
   # The same sources give the same objects in every folder.
